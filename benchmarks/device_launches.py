@@ -2,10 +2,10 @@
 
     python -m benchmarks.device_launches [--workloads mlp_mnist,gpt] [--folder DIRECTORY] [--apart] [--verbose]
 
-No GPU is needed: the emulated device takes all work and does none (``AUTOJIT_CUDA=emulate,idle``), so full sizes are
-compiled, planned and counted in seconds. ``--folder`` has other programs than `benchmarks.workloads`: each module
-``workloads/NAME.py`` there has ``build(namespace, device, size)``, which gives a function and its arguments. ``--apart``
-counts a launch for each kernel; ``--verbose`` lists the launches with their parts.
+No GPU is needed: the emulated device takes all work and does none (``AUTOJIT_CUDA=emulate,idle``). So full sizes
+are compiled, planned and counted in seconds. ``--folder`` has other programs than `benchmarks.workloads`: each
+module ``workloads/NAME.py`` there has ``build(namespace, device, size)``, which gives a function and its arguments.
+``--apart`` counts a launch for each kernel; ``--verbose`` lists the launches with their parts.
 """
 
 from __future__ import annotations
@@ -88,12 +88,13 @@ def count(name: str, program: Program, *, is_verbose: bool) -> Counted:
 
 def own_programs(names: list[str]) -> Iterator[tuple[str, Program]]:
     """Those of `benchmarks.workloads`."""
-    from benchmarks.systems import AutojitSystem
+    from benchmarks.systems import load, plain_step
     from benchmarks.workloads import WORKLOADS
 
     for name in names or list(WORKLOADS):
-        system = AutojitSystem("cuda")
-        yield name, system.program(WORKLOADS[name])
+        namespace = load("autojit", threads=1, device="cuda")
+        problem = WORKLOADS[name].build(namespace)
+        yield name, (plain_step(namespace, problem), problem.args)
 
 
 def programs_in(folder: Path, names: list[str]) -> Iterator[tuple[str, Program]]:

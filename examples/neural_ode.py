@@ -79,8 +79,7 @@ class Solve(aj.autograd.Function):
 
 def spiral(times: list[float]) -> aj.Tensor:
     """The solution of ``dy/dt = A y^3`` that is to be learned."""
-    matrix = aj.tensor([[-0.1, 2.0], [-2.0, -0.1]])
-    states = [aj.tensor([[2.0, 0.0]])]
+    matrix, states = aj.tensor([[-0.1, 2.0], [-2.0, -0.1]]), [aj.tensor([[2.0, 0.0]])]
     for begin, end in pairwise(times):
         states.extend(runge_kutta(lambda s: (s[0] ** 3 @ matrix,), (states[-1],), end - begin, pieces=20))
     return aj.stack(states)

@@ -14,6 +14,7 @@ from tests.cuda.fake_devices import fake_devices
 
 
 def test_a_device_that_tensors_cannot_be_placed_on_is_not_available() -> None:
+    assert not aj.cuda.is_available()  # devices were looked for, and none was found
     with stub_driver(devices=2):
         assert driver.count() == 2 and driver.has_device()
         assert not aj.cuda.is_available() and aj.cuda.device_count() == 0

@@ -44,7 +44,8 @@ def trained() -> tuple[Any, Any]:
     return step, w
 
 
-def test_a_launch_is_a_row_with_its_ops_and_lines() -> None:
+def test_a_launch_is_a_row_with_its_ops_and_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOJIT_CUDA", "apart")  # kernels share no launches
     step, _ = trained()
     x = aj.ones(30, 40, device="cuda")
     for _ in range(3):

@@ -33,7 +33,6 @@ SET_APART = (
     "testing/",
 )  # factories, programs, tests' numbers
 ON_THE_DEFAULT_DEVICE = {  # calls that say nothing of a device, by file: how many, and why
-    "amp/grad_scaler.py": 6,  # numbers of the scaler, which go with tensors anywhere
     "compat/stochastic.py": 1,  # where the means are
     "control_flow/nests.py": 1,  # a number of the user's
     "fft/sample_points.py": 3,  # moved to where the user asks for them

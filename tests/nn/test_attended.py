@@ -110,11 +110,16 @@ def test_batches_by_vmap_are_batches() -> None:
     assert len({tuple(row) for row in draw(q[:1].expand(3, 2, 4)).detach().flatten(1).numpy().tolist()}) == 3
 
 
-def test_heads_share_keys_where_that_is_asked_for() -> None:
-    q, k, v = leaf(2, 6, 3, 4), leaf(2, 2, 5, 4), leaf(2, 2, 5, 3)
-    found = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-    expected = by_hand(q, k.repeat_interleave(3, 1), v.repeat_interleave(3, 1))
+@pytest.mark.parametrize("mask", [None, (3, 5), (2, 1, 3, 5), (2, 6, 3, 5)], ids=str)
+def test_heads_share_keys_where_that_is_asked_for(mask: tuple[int, ...] | None) -> None:
+    q, k, v = operands = leaf(2, 6, 3, 4), leaf(2, 2, 5, 4), leaf(2, 2, 5, 3)
+    added = None if mask is None else leaf(*mask).detach()
+    found = F.scaled_dot_product_attention(q, k, v, attn_mask=added, enable_gqa=True)
+    expected = by_hand(q, k.repeat_interleave(3, 1), v.repeat_interleave(3, 1), added)
     np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-12)
+    bars = [aj.autograd.grad((y * y).sum(), operands) for y in (found, expected)]
+    for one, other in zip(*bars, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-10, atol=1e-12)
 
 
 def test_attention_without_weights_to_show_is_the_same() -> None:

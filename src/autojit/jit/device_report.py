@@ -51,13 +51,22 @@ def _own_lines(lowered: LoweredStep) -> list[str]:
 _WORDS = {"Launch": "kernels", "DeviceCopy": "copies", "DeviceFill": "fills"}
 
 
-def grid_lines(lowered: LoweredStep) -> list[str]:
-    """What devices are told, in order, with the grid of each kernel."""
+def grid_lines(lowered: LoweredStep, launches: Sequence[Sequence[str]]) -> list[str]:
+    """What devices are told, in order, with the grid of each kernel, by the launches of each run."""
+    lines: list[str] = []
+    for run, its_lines in zip(lowered.device_runs(), launches, strict=True):
+        lines.append(f"{run.device} is told")
+        lines += [f"  {line}" for line in its_lines]
+    return [*lines, *(f"  {line}" for plan in lowered.plans_inside() for line in _told(plan))]
+
+
+def _told(lowered: LoweredStep) -> list[str]:
+    """What devices are told in a plan inside, by which kernels it is made of."""
     lines: list[str] = []
     for run in lowered.device_runs():
         lines.append(f"{run.device} is told")
         lines += [f"  {_shown(part)}" for part in run.work]
-    return [*lines, *(f"  {line}" for plan in lowered.plans_inside() for line in grid_lines(plan))]
+    return [*lines, *(f"  {line}" for plan in lowered.plans_inside() for line in _told(plan))]
 
 
 def called_back(lowered: LoweredStep) -> list[tuple[str, str]]:

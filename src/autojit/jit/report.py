@@ -165,7 +165,7 @@ def _explain_step(step: CompiledStep) -> list[str]:
         f"  graph      {len(step.segment.graph.nodes)} nodes captured, {len(compiled.graph.nodes)} after passes",
         f"  kernels    {kernel_count(compiled.lowered)}, {_how_called(step)}",
         *device_lines(compiled.lowered),
-        *(f"    {line}" for line in grid_lines(compiled.lowered)),
+        *(f"    {line}" for line in grid_lines(compiled.lowered, compiled.executable.device_lines())),
         f"  state      {len(step.entries)} tensors, {len(modified)} updated in place, "
         f"{len(step.effects.gradients.all)} gradients",
         f"  memory     arena {compiled.schedule.memory.peak_bytes} bytes",
@@ -198,7 +198,9 @@ def show_stage(function: JitFunction, stage: str) -> str:
     if stage == "adjoint":
         return print_graph(compiled.graph, sources=True)
     if stage == "schedule":
-        return "\n".join([print_schedule(compiled.schedule), *grid_lines(compiled.lowered)])
+        return "\n".join(
+            [print_schedule(compiled.schedule), *grid_lines(compiled.lowered, compiled.executable.device_lines())]
+        )
     if stage == "ptx":
         return "\n\n".join(compiled.executable.device_texts("ptx"))
     texts = _kernel_texts(compiled)

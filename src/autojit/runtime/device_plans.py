@@ -79,6 +79,10 @@ class DevicePlans:
         rows = [(s.runs, s.graph_launches, s.instantiations, s.launches, s.bytes) for s in stats]
         return DeviceCounts(*map(sum, zip(*rows, strict=True)))
 
+    def lines(self) -> list[list[str]]:
+        """Of each run its launches and their kernels, for users."""
+        return [run.lines() for run in self.runs]
+
     def texts(self, stage: str) -> list[str]:
         """The kernels of the runs, each once, as LLVM gets them or gives them."""
         return list(dict.fromkeys(text for run in self.runs for text in (run.ptx() if stage == "ptx" else run.texts())))

@@ -267,6 +267,10 @@ class Executable:
         """What devices have done for the step since it was bound to memory."""
         return DeviceCounts() if self._devices is None else self._devices.counts()
 
+    def device_lines(self) -> list[list[str]]:
+        """Of each run of a device the launches and their kernels, for users."""
+        return [] if self._devices is None else self._devices.lines()
+
     def device_texts(self, stage: str) -> list[str]:
         """The kernels that devices run, each once: as LLVM gets them ("llvm") or gives them ("ptx")."""
         return [] if self._devices is None else self._devices.texts(stage)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from math import prod
 
 import pytest
 
 from autojit.codegen.cuda.copies import copy_kernel, fill_kernel
-from autojit.codegen.cuda.entry_point import entry_text
+from autojit.codegen.cuda.entry_point import Part, entry_text
+from autojit.codegen.cuda.joined_entry import joined_text, shared_bytes
+from autojit.codegen.cuda.joined_plan import JoinedGrid, PartFacts, plan_launches
 from autojit.codegen.cuda.prologue import prologue_text
 from autojit.codegen.cuda.report import report_kernel
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
 from autojit.ir import Graph
 from tests.codegen.cuda.kernel_texts import (
+    WIDE,
     graphs_of_long_lines,
     graphs_of_ops,
     graphs_of_steps,
@@ -51,6 +56,35 @@ def test_kernels_assemble_without_spills(graphs: list[Graph], architecture: str)
         assert found.spilled_bytes == 0, text
         assert found.registers * kernel.threads <= REGISTERS, module
         assert found.shared_bytes <= SHARED_BYTES, module
+
+
+def joined_texts(graph: Graph, target: CudaTarget) -> list[tuple[str, JoinedGrid]]:
+    """Launches that a graph's kernels share if each waits for the one before."""
+    kernels = list(kernels_of(graph, target))
+    facts = [PartFacts(k.threads, prod(k.blocks), shared_bytes(k), (None,) * len(k.buffers)) for k in kernels]
+    after = [(k - 1,) if k else () for k in range(len(kernels))]
+    found = []
+    for grid in plan_launches(facts, after, target.processors):
+        parts = [kernels[part.number] for part in grid.parts]
+        placed = tuple(dataclasses.replace(part, number=k) for k, part in enumerate(grid.parts))
+        wide = [[max(WIDE, buffer.element_bytes) for buffer in k.buffers] for k in parts]
+        entries = [Part(k, sizes, {}, False, (None,) * 99) for k, sizes in zip(parts, wide, strict=True)]
+        if not grid.is_alone:
+            found.append((joined_text(dataclasses.replace(grid, parts=placed), entries), grid))
+    return found
+
+
+@needs_ptxas
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_launches_of_several_kernels_assemble_without_spills(architecture: str) -> None:
+    target = CudaTarget(architecture, 132)
+    found = [each for graph in graphs_of_steps(*PROGRAMS) for each in joined_texts(graph, target)]
+    assert found and all(grid.meets or grid.blocks == 1 for _, grid in found)
+    ptx = ptx_of([text for text, _ in found], architecture)
+    for (text, grid), made in zip(found, assemble(ptx, architecture), strict=True):
+        assert made.spilled_bytes == 0, text
+        assert made.registers <= (grid.most_registers or REGISTERS // grid.threads), text
+        assert made.shared_bytes <= SHARED_BYTES, text
 
 
 @needs_ptxas

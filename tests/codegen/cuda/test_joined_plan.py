@@ -16,10 +16,18 @@ from autojit.codegen.cuda.joined_plan import (
 )
 
 
+def _keys(rng: np.random.Generator) -> tuple[int | None, ...]:
+    """Parameters: some are those of other kernels, too."""
+    return tuple(int(k) if k < 300 else None for k in rng.integers(400, size=int(rng.integers(1, 60))))
+
+
+FEW = (None, None, None)
+
+
 def _facts(rng: np.random.Generator) -> PartFacts:
     threads = int(rng.choice([32, 64, 96, 128, 256, 512, 1024]))
     blocks = int(rng.choice([1, 1, 1, 2, 7, 60, 200, 900, 40_000]))
-    return PartFacts(threads, blocks, int(rng.choice([0, 0, 64, 9_000, 30_000])), int(rng.integers(1, 60)))
+    return PartFacts(threads, blocks, int(rng.choice([0, 0, 64, 9_000, 30_000])), _keys(rng))
 
 
 def _after(rng: np.random.Generator, count: int) -> list[tuple[int, ...]]:
@@ -32,7 +40,7 @@ def _run(seed: int) -> tuple[list[PartFacts], list[tuple[int, ...]], int]:
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, 60)) if seed % 5 else 250
     small = seed % 3 == 0  # chains of small kernels
-    facts = [PartFacts(64, 1, 0, 3) if small and rng.random() < 0.8 else _facts(rng) for _ in range(count)]
+    facts = [PartFacts(64, 1, 0, FEW) if small and rng.random() < 0.8 else _facts(rng) for _ in range(count)]
     return facts, _after(rng, count), int(rng.choice([1, 4, 132]))
 
 
@@ -71,12 +79,14 @@ def test_blocks_that_meet_all_run_at_once_and_have_room(seed: int) -> None:
         assert [part.phase for part in grid.parts] == sorted(part.phase for part in grid.parts)
         assert len(grid.parts) <= MOST_PARTS
         if len(grid.parts) > 1:
-            assert sum(facts[part.number].words for part in grid.parts) <= MOST_WORDS
+            keys = [key for part in grid.parts for key in facts[part.number].parameters]
+            assert len({key for key in keys if key is not None}) + keys.count(None) <= MOST_WORDS
         if grid.has_order:
             assert grid.blocks <= processors
         for part in grid.parts:
             one = facts[part.number]
             assert part.packs * one.threads <= grid.threads and part.spread <= grid.blocks
+            assert not grid.has_order or grid.threads <= one.most_threads
             assert part.packs == 1 or part.packs * one.shared_bytes <= MOST_SHARED_BYTES
             assert one.threads == 32 or part.packs < 16  # a block has 16 barriers
             assert part.spread * part.packs <= one.blocks + part.packs - 1  # no block is there for nothing
@@ -100,30 +110,30 @@ def test_shared_memory_of_a_block_is_not_given_on_without_a_barrier(seed: int) -
 
 
 def test_what_fills_the_device_is_launched_for_itself() -> None:
-    small, large = PartFacts(128, 4, 0, 3), PartFacts(256, 50_000, 0, 3)
+    small, large = PartFacts(128, 4, 0, FEW), PartFacts(256, 50_000, 0, FEW)
     grids = plan_launches([small, small, large, small], [(), (0,), (1,), (2,)], 132)
     assert [[part.number for part in grid.parts] for grid in grids] == [[0, 1], [2], [3]]
     assert [grid.is_alone for grid in grids] == [False, True, True]
 
 
 def test_large_kernels_that_wait_for_nothing_are_side_by_side() -> None:
-    large = PartFacts(256, 50_000, 0, 3)
+    large = PartFacts(256, 50_000, 0, FEW)
     (grid,) = plan_launches([large] * 3, [()] * 3, 132)
     assert (grid.blocks, grid.phases, grid.meets) == (150_000, 1, False)
 
 
 def test_a_chain_of_kernels_of_one_block_is_one_block() -> None:
-    (grid,) = plan_launches([PartFacts(64, 1, 0, 3)] * 20, [(k - 1,) if k else () for k in range(20)], 132)
+    (grid,) = plan_launches([PartFacts(64, 1, 0, FEW)] * 20, [(k - 1,) if k else () for k in range(20)], 132)
     assert (grid.blocks, grid.phases, grid.meets) == (1, 1, False) and grid.has_order
 
 
 def test_kernels_of_one_block_that_wait_for_nothing_are_on_blocks_of_their_own() -> None:
-    (grid,) = plan_launches([PartFacts(64, 1, 0, 3)] * 20, [()] * 20, 132)
+    (grid,) = plan_launches([PartFacts(64, 1, 0, FEW)] * 20, [()] * 20, 132)
     assert (grid.blocks, grid.phases) == (20, 1) and not grid.has_order
 
 
 def test_waiting_only_for_the_last_of_a_chain_needs_one_barrier_of_all() -> None:
     """Four kernels of one block in a chain, then one of many: two phases."""
-    facts = [PartFacts(64, 1, 0, 3)] * 4 + [PartFacts(64, 50, 0, 3)]
+    facts = [PartFacts(64, 1, 0, FEW)] * 4 + [PartFacts(64, 50, 0, FEW)]
     (grid,) = plan_launches(facts, [(), (0,), (1,), (2,), (3,)], 132)
     assert (grid.phases, grid.meets) == (2, True)

@@ -87,6 +87,14 @@ def test_products_with_second_derivatives_are_those_of_the_cpu() -> None:
     assert_alike(aj.jit(second)(*on("cuda", values)), second(*on("cpu", values)))
 
 
+def test_heads_that_share_keys_read_them_where_they_are() -> None:
+    values = arrays((1, 17, 4, 8), (1, 18, 2, 8), (1, 18, 2, 8))
+    steps = [aj.jit(lambda *x: attend(*x, enable_gqa=True)) for _ in range(2)]
+    found, expected = (step(*on(device, values)) for step, device in zip(steps, ("cuda", "cpu"), strict=True))
+    assert_alike(found, expected)
+    assert "concatenate" not in steps[0].show("schedule") and "gather" not in steps[0].show("schedule")
+
+
 def trained(device: str, value: np.ndarray[Any, Any]) -> list[float]:
     """Losses of a layer of a transformer."""
     aj.manual_seed(3)

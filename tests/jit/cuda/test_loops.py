@@ -127,15 +127,15 @@ def branching(x: aj.Tensor, w: aj.Tensor) -> aj.Tensor:
 def branches_in_turns(x: aj.Tensor, w: aj.Tensor) -> aj.Tensor:
     """A branch in a scan in a loop."""
 
-    def turn(carry: aj.Tensor) -> tuple[aj.Tensor]:
+    def turn(turns: aj.Tensor, carry: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
         def body(c: aj.Tensor, row: aj.Tensor) -> Any:
             chosen = aj.cond(c.sum() > row.sum(), lambda a, b: a * 0.5 + b, lambda a, b: a * 1.5 - b, (c, row))
             return chosen, c
 
         last, seen = aj.scan(body, carry, x)
-        return (last + seen.mean(0) + 1,)
+        return turns + 1, last + seen.mean(0)
 
-    (last,) = aj.while_loop(lambda c: c.sum() < 9, turn, (w[1],))
+    _, last = aj.while_loop(lambda n, c: (n < 3) & (c.sum() < 50), turn, (0, w[1]))
     return last.square().sum()
 
 
@@ -264,3 +264,14 @@ def test_state_is_written_in_turns() -> None:
 
     for a, b in zip(found("cuda"), found("cpu"), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_body_that_counts_sizes_is_called_back() -> None:
+    def f(x: aj.Tensor) -> aj.Tensor:
+        return aj.scan(lambda c, row: (c + row[row > 0].sum(), c), x[0, 0], x)[0]
+
+    step = aj.jit(f)
+    for shift in (0.0, 0.3):
+        found, expected = (step(rows(device, 3) + shift).cpu().numpy() for device in ("cuda", "cpu"))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert "call-back  scan" in step.explain()

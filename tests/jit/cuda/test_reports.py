@@ -15,16 +15,17 @@ def test_kernels_are_listed_with_grids_and_as_ptx() -> None:
     step = aj.jit(training.step)
     for batch in batches(3):
         step(*(aj.tensor(a, device="cuda") for a in batch))
-    launches = int(re.findall(r"cuda:0: (\d+) kernels, told in 1 go", step.explain())[0])
-    grids = re.findall(r"blocks of (\d+) threads", step.show("schedule"))
-    assert len(grids) == launches == len(re.findall("blocks of", step.explain(verbose=True)))
+    kernels = int(re.findall(r"cuda:0: (\d+) kernels, told in 1 go", step.explain())[0])
+    shown = step.show("schedule")
+    grids = re.findall(r"blocks of (\d+) threads", shown)  # copies, too, and who tells the host what was reported
+    assert kernels < len(grids) == len(re.findall("blocks of", step.explain(verbose=True)))
+    assert re.search(r"one launch, \d+ x \d+, \d+ phases\n +0  ", shown)
     ptx, texts = step.show("ptx"), step.show("llvm")
     entries = re.findall(r"\.visible \.entry kernel", ptx)
-    assert 0 < len(entries) <= launches + 1 and ".target sm_90" in ptx
-    assert texts.count("ptx_kernel") == len(entries) and texts.count("define") > len(entries)
     stats = step.stats()
-    assert (stats["device_entries"], stats["graphs"], stats["graph_launches"]) == (1, 1, 2)
-    assert stats["kernels"] > launches
+    assert 0 < len(entries) <= stats["launches"] < kernels and ".target sm_90" in ptx
+    assert texts.count("ptx_kernel") == len(entries) and texts.count("define") > len(entries)
+    assert stats["device_entries"] == 1 and stats["kernels"] > kernels
 
 
 def test_a_step_that_may_report_does_not_wait_for_its_end(driver: EmulatedDriver) -> None:

@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from autojit.runtime.gpu.libcuda import SIGNATURES
-from autojit.runtime.gpu.structs import KernelNodeParams
+from autojit.runtime.gpu.structs import KernelNodeParams, LaunchAttributeValue
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_PTX, NOT_READY = 1, 2, 218, 600
 
@@ -33,6 +33,7 @@ class FakeLibrary:
         self.launches: list[
             tuple[int, tuple[int, ...], int]
         ] = []  # function, blocks and threads, address of parameters
+        self.attributes: dict[int, tuple[int, int]] = {}  # of nodes
         self.nodes: dict[int, tuple[str, tuple[int, ...]]] = {}  # number -> kind, those before
         self.numbers = 100
         self.busy_queries = 1  # that find work in a queue
@@ -176,6 +177,10 @@ class FakeLibrary:
     def do_cuGraphAddKernelNode_v2(self, made: Any, graph: int, after: int | None, count: int, how: int) -> None:
         given = KernelNodeParams.from_address(how)
         self._node(f"kernel {given.func} {given.gridDimX} x {given.blockDimX}", made, after, count)
+
+    def do_cuGraphKernelNodeSetAttribute(self, node: Any, attribute: int, value: int) -> None:
+        number = getattr(node, "value", node)
+        self.attributes[number] = attribute, LaunchAttributeValue.from_address(value).cooperative
 
     def do_cuGraphAddMemcpyNode(self, made: Any, graph: int, after: int | None, count: int, *rest: Any) -> None:
         self._node("copy", made, after, count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,7 @@ def test_what_is_guarded_and_reported_is_the_same(seed: int, monkeypatch: pytest
 
 def test_parts_of_a_few_launches_are_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """More kernels than one launch takes: each launch meets by a word of its own."""
-    monkeypatch.setattr("autojit.codegen.cuda.joined_plan.MOST_WORDS", 40)
+    monkeypatch.setattr(bound_launch, "plan_launches", partial(bound_launch.plan_launches, most_parts=5))
     program, world = Program(1, 20), World(1)
     apart = program.run(world, CALLS, monkeypatch, joins=False)
     joined = program.run(world, CALLS, monkeypatch, joins=True)

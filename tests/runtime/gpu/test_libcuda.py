@@ -99,6 +99,23 @@ def test_graphs_keep_the_order_of_their_nodes() -> None:
     assert library.calls[-3:] == ["cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy"]
 
 
+def test_blocks_of_a_launch_that_meet_all_run_at_once() -> None:
+    library = FakeLibrary()
+    driver = LibCuda(library)
+    meeting = KernelNode(5, (2, 1, 1), 64, 0, is_cooperative=True)
+    graph = driver.make_graph([KernelNode(4, (2, 1, 1), 64, 0), meeting])
+    assert library.attributes == {graph.nodes[1]: (structs.COOPERATIVE, 1)}
+
+
+def test_the_attribute_of_such_launches_is_nvidias() -> None:
+    driver = _bindings()
+    assert int(driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE) == structs.COOPERATIVE
+    theirs = driver.CUlaunchAttributeValue()
+    theirs.cooperative = 1
+    ours = structs.LaunchAttributeValue(cooperative=1)
+    assert ctypes.string_at(theirs.getPtr(), ctypes.sizeof(ours)) == bytes(ours)
+
+
 def test_a_graph_that_fails_leaves_nothing_behind() -> None:
     library = FakeLibrary()
     driver = LibCuda(library)

@@ -21,6 +21,7 @@ from functools import reduce
 from math import prod
 from typing import ClassVar
 
+from autojit.codegen.cuda.emitter import CONSTANT_SPACE
 from autojit.codegen.cuda.grid_function import CudaKernel
 from autojit.codegen.cuda.product_kernel import ProductJob, ProductPrinter, Shape, choice_of, has_copies, printed
 from autojit.codegen.cuda.product_operands import Stored
@@ -32,6 +33,12 @@ from autojit.core.types import Shape as Extents
 from autojit.ir.graph import Node, Value
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight, Trilinear
 from autojit.schedule.kernels import Epilogue
+
+TABLE = "@places"
+MOST_ENTRIES = 2304
+"""Of a table: 36 KiB of the 64 that constants have."""
+DEEPEST = 64
+"""No part is deeper."""
 
 NARROW = "i32"
 """What GPUs compute with."""
@@ -79,6 +86,54 @@ class Windowed(Stored):
     is_deep: bool
 
     @property
+    def has_table(self) -> bool:
+        """Whether what depths add to places is looked up: lines are next to each other, so a warp looks up one depth.
+
+        A table costs a load where digits of a depth cost three instructions each, for every element.
+        """
+        is_whole = all(window.step == 1 for window in self.windows)
+        return (
+            bool(self.windows) and is_whole and not self.is_deep and self.depth <= MOST_ENTRIES and self.kind == NARROW
+        )
+
+    def _table(self) -> list[tuple[int, ...]]:
+        """Of every depth what it adds to the position, and to the place along each window's axis."""
+        found = []
+        for depth in range(self.depth):
+            values, rest = list[int](), depth
+            for digit in reversed(self.depth_digits):
+                values.insert(0, rest % digit.extent)
+                rest //= digit.extent
+            seen = [window.depth_factor * values[window.depth] for window in self.windows]
+            strides = [digit.stride for digit in self.depth_digits] + [window.stride for window in self.windows]
+            position = sum(value * stride for value, stride in zip((*values, *seen), strides, strict=True))
+            found.append((position, *seen))
+        return found
+
+    def _by_table(self, kernel: CudaKernel, line: str, depth: str) -> tuple[str, str | None]:
+        width = 1 << len(self.windows).bit_length()
+        kind = f"[{width} x {NARROW}]"
+        if TABLE not in kernel.module.definitions:
+            rows = [(*row, *[0] * (width - len(row))) for row in self._table()]
+            rows += [(0,) * width] * (-len(rows) % DEEPEST)  # parts may be deeper than what is left
+            text = ", ".join(f"{kind} [{', '.join(f'{NARROW} {number}' for number in row)}]" for row in rows)
+            kernel.module.definitions[TABLE] = (
+                f"{TABLE} = internal {CONSTANT_SPACE}constant [{len(rows)} x {kind}] [{text}], align {4 * width}"
+            )
+        entry = kernel.element(f"{CONSTANT_SPACE}{TABLE}", kind, depth)
+        words = [kernel.load(NARROW, kernel.element(entry, NARROW, k)) for k in range(1 + len(self.windows))]
+        lines = _digits(kernel, kernel.convert("trunc", line, kernel.index_type, NARROW), self.line_digits, NARROW)
+        is_zero: list[str] = []
+        terms = [(value, digit.stride) for value, digit in zip(lines, self.line_digits, strict=True) if digit.stride]
+        for window, seen in zip(self.windows, words[1:], strict=True):
+            first = kernel.add(kernel.mul(lines[window.line], window.line_factor, NARROW), window.first, NARROW)
+            terms.append((first, window.stride))
+            is_zero.append(kernel.test("uge", kernel.add(first, seen, NARROW), window.extent, NARROW))
+        before = reduce(lambda a, b: kernel.add(a, b, NARROW), [kernel.mul(v, by, NARROW) for v, by in terms])
+        position = kernel.add(before, words[0], NARROW)
+        return kernel.convert("sext", position, NARROW), reduce(kernel.either, is_zero)
+
+    @property
     def kind(self) -> str:
         """The type of positions: narrow, where all are less than 2^31, what is outside of the image as well."""
         digits = (*self.line_digits, *self.depth_digits)
@@ -100,6 +155,8 @@ class Windowed(Stored):
 
     def place(self, kernel: CudaKernel, line: str, depth: str) -> tuple[str, str | None]:
         """The sum of what digits and windows say."""
+        if self.has_table:
+            return self._by_table(kernel, line, depth)
         kind, wide = self.kind, kernel.index_type
         if kind != wide:
             line, depth = (kernel.convert("trunc", number, wide, kind) for number in (line, depth))

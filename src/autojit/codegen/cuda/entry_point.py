@@ -13,7 +13,7 @@ turns of a loop have the same. The parameters of a launch of several kernels are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.grid_function import GLOBAL, SHARED
@@ -50,12 +50,14 @@ class Part:
         moving: the buffers whose addresses change from call to call, and whether they begin some bytes behind these.
         is_guarded: it does nothing if an error has been reported, because it writes what outlives the step. Nothing
             else that runs at the same time reports; where the kernel itself does, each block goes or stays whole.
+        keys: of its parameters, in their order: those with equal ones, other than None, are always the same.
     """
 
     kernel: GridText
     alignments: Sequence[int]
     moving: Mapping[int, bool]
     is_guarded: bool = False
+    keys: Sequence[Hashable] = ()
 
     @property
     def is_lasting(self) -> bool:
@@ -85,47 +87,64 @@ class PartText:
         meets: others run before or behind it in the same launch, and may have what it has: only the call of the body
             says then who else has a buffer.
 
+        known: parameters of the launch by their keys, to which this part adds its own; if others are to use them.
+
     Attributes:
-        parameters: of the launch.
+        parameters: of the launch, those that no part before has.
         loads: what is read before the body is called.
         arguments: of the body, behind shared memory.
+        errors: the address of the error words.
         nodes: of metadata.
     """
 
-    def __init__(self, part: Part, prefix: str = "%", first_node: int = 1 << 30, *, meets: bool = False) -> None:
+    def __init__(
+        self,
+        part: Part,
+        prefix: str = "%",
+        first_node: int = 1 << 30,
+        *,
+        meets: bool = False,
+        known: dict[Hashable, str] | None = None,
+    ) -> None:
         assert len(part.alignments) == len(part.kernel.buffers), "every buffer has an alignment"
         self.part, self.meets, self._prefix, self._first_node = part, meets, prefix, first_node
+        self._keys, self._known = iter(part.keys), known
         self.parameters: list[str] = []
         self.loads: list[str] = []
         self.arguments: list[str] = []
         self.nodes: list[str] = []
         kernel, errors = part.kernel, (f"ptr {GLOBAL}", f"align {WORD_BYTES}", "errors")
+        self.errors = ""
         for number, buffer in enumerate(kernel.buffers):
             self._buffer(number, buffer)
         if kernel.partial_bytes:
             alone = "" if meets else "noalias "
             self._pass_on(f"ptr {GLOBAL}", f"{alone}align {PARTIAL_ALIGNMENT}", "partials")
         if kernel.reports or kernel.tells:
-            self._pass_on(*errors)
+            self.errors = self._pass_on(*errors)
         if kernel.reports:
             self._pass_on("i64", "", "code")
         elif kernel.tells:
             self._pass_on(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "told")
         elif part.is_guarded:
-            self._parameter(*errors)
+            self.errors = self._parameter(*errors)
 
-    @property
-    def errors(self) -> str:
-        """The address of the error words."""
-        return f"ptr {GLOBAL} {self._prefix}errors"
+    def _parameter(self, kind: str, attributes: str, name: str) -> str:
+        """A parameter of the launch; its name."""
+        key = None if self._known is None else next(self._keys)
+        full = f"{self._prefix}{name}"
+        if self._known is not None and key is not None:
+            before = self._known.setdefault(key, full)
+            if before != full:
+                return before
+        self.parameters.append(" ".join(filter(None, [kind, attributes, full])))
+        return full
 
-    def _parameter(self, kind: str, attributes: str, name: str) -> None:
-        self.parameters.append(" ".join(filter(None, [kind, attributes, f"{self._prefix}{name}"])))
-
-    def _pass_on(self, kind: str, attributes: str, name: str) -> None:
-        """A parameter that the body takes as it is."""
-        self._parameter(kind, attributes, name)
-        self.arguments.append(f"{kind} {self._prefix}{name}")
+    def _pass_on(self, kind: str, attributes: str, name: str) -> str:
+        """A parameter that the body takes as it is; its name."""
+        full = self._parameter(kind, attributes, name)
+        self.arguments.append(f"{kind} {full}")
+        return full
 
     def _buffer(self, number: int, buffer: Buffer) -> None:
         """The address of a buffer: a parameter, or out of the table."""
@@ -134,18 +153,18 @@ class PartText:
         alone = self.part.alone(buffer)
         if number not in self.part.moving:
             said = f"align {alignment}" if self.meets else f"{alone} align {alignment}".strip()
-            self._parameter(kind, said, f"b{number}")
-            self.arguments.append(" ".join(filter(None, [kind, alone if self.meets else "", name])))
+            full = self._parameter(kind, said, f"b{number}")
+            self.arguments.append(" ".join(filter(None, [kind, alone if self.meets else "", full])))
             return
-        self._parameter(kind, f"noalias readonly align {WORD_BYTES}", f"b{number}.at")
+        at = self._parameter(kind, f"noalias readonly align {WORD_BYTES}", f"b{number}.at")
         node = f"!{self._first_node + len(self.nodes)}"
         self.nodes.append(f"{node} = !{{i64 {alignment}}}")
         loaded = f"{name}.start" if self.part.moving[number] else name
-        self.loads.append(f"  {loaded} = load {kind}, {kind} {name}.at, align {WORD_BYTES}, !align {node}")
+        self.loads.append(f"  {loaded} = load {kind}, {kind} {at}, align {WORD_BYTES}, !align {node}")
         if self.part.moving[number]:
-            self._parameter("i64", "", f"b{number}.bytes")
+            behind = self._parameter("i64", "", f"b{number}.bytes")
             self.loads += [
-                f"  {name}.behind = and i64 {name}.bytes, -{alignment}",  # so LLVM knows the sum to be aligned
+                f"  {name}.behind = and i64 {behind}, -{alignment}",  # so LLVM knows the sum to be aligned
                 f"  {name} = getelementptr i8, {kind} {loaded}, i64 {name}.behind",
             ]
         self.arguments.append(" ".join(filter(None, [kind, alone, name])))
@@ -195,8 +214,9 @@ def guard_lines(part: PartText, thread: str, prefix: str, *, is_block_wide: bool
     The word may change while a kernel runs that itself reports. Its blocks go or stay whole: one thread reads for all.
     """
     label = prefix[1:]
-    load = f'load atomic i64, {part.errors} syncscope("device") monotonic, align {WORD_BYTES}'
-    plain = f"load i64, {part.errors}, align {WORD_BYTES}"
+    errors = f"ptr {GLOBAL} {part.errors}"
+    load = f'load atomic i64, {errors} syncscope("device") monotonic, align {WORD_BYTES}'
+    plain = f"load i64, {errors}, align {WORD_BYTES}"
     read = [f"  {prefix}reported = {load if part.meets else plain}"]
     if is_block_wide:
         read = [

@@ -44,6 +44,7 @@ IN_FLIGHT = 2
 ROW_THREADS = 128  # of a block, where rows take no more
 COLUMN_THREADS = 256
 FEWEST_COLUMNS = 8  # lanes side by side: of 16 bytes each they take a whole line of the cache
+OWN_REGISTERS = 24  # of a thread, for addresses, counters and constants; half of the others are for intermediate values
 LONG_THREADS = 512  # of a block that walks long rows: 128 registers are left for a thread
 MOST_THREADS = 1024
 FOLDING_THREADS = 512  # per processor: what is in flight where partial results are left
@@ -160,7 +161,7 @@ def _rows(walk: Walk, processors: int) -> GridPlan:
 
     def holds(group: int, elements: int) -> bool:
         own = -(-vectors // group) * vector
-        return own <= elements and own * words <= registers(max(group, ROW_THREADS)) // 2
+        return own <= elements and own * words <= (registers(max(group, ROW_THREADS)) - OWN_REGISTERS) // 2
 
     group = min(widest, WARP)
     while group < widest and not holds(group, most):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import accumulate
 from math import prod
 
@@ -51,7 +51,8 @@ def joined_text(grid: JoinedGrid, parts: Sequence[Part]) -> str:
     Args:
         grid: says which part runs where; the number of a part is its place in ``parts``.
 
-    Parameters: those of the parts (`entry_point`), and the address of the word by which blocks meet, if they do.
+    Parameters: those of the parts (`entry_point`), each once where parts have an order, and the address of the word by
+    which blocks meet, if they do.
     """
     return _JoinedEntry(grid, parts).text()
 
@@ -70,9 +71,10 @@ class _JoinedEntry:
 
     def __init__(self, grid: JoinedGrid, parts: Sequence[Part]) -> None:
         self.grid, self.parts = grid, parts
+        known: dict[Hashable, str] | None = {} if grid.has_order else None
         nodes = accumulate((len(part.moving) for part in parts), initial=1 << 30)
         self.said = [
-            PartText(part, f"%k{k}.", first, meets=grid.has_order)
+            PartText(part, f"%k{k}.", first, meets=grid.has_order, known=known)
             for k, (part, first) in enumerate(zip(parts, nodes, strict=False))
         ]
         self.bodies = _Bodies(parts)

@@ -18,7 +18,7 @@ How to read: `plan_launches` forms groups, `_placed` says who runs what in one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from autojit.codegen.cuda.grid_function import WARP
 from autojit.core.records import record
@@ -31,20 +31,20 @@ MOST_HEAVY_THREADS = 256
 """Of one with a part that takes more: products' tiles, folds of many columns."""
 MOST_REGISTERS = 168
 """Of a thread, where a block has no more threads than that."""
-HEAVY_BYTES = 32
+HEAVY_BYTES = 16
 """Of shared memory for each thread. What holds more there holds much in registers: of the kernels of fourteen training
 steps all that take more than 100 registers do, by NVIDIA's assembler."""
 MOST_TURNS, MOST_HEAVY_TURNS = 4, 2
 """Virtual blocks of a kernel that a block runs one after the other, so that it joins. A turn of a small kernel takes
 about as long as its launch is dearer than a barrier."""
-MOST_SHARED_BYTES = 48 << 10
-"""Of a block, declared in its text, on every GPU."""
+MOST_SHARED_BYTES = (48 << 10) - 16
+"""Of a block, declared in its text, on every GPU; with room for the word of guarded parts."""
 MOST_PARTS = 96
 """Of a launch: one module is compiled by one thread, in about 10 ms for a part."""
 MOST_WORDS = 480
 """Of parameters: a launch takes 4096 bytes."""
 MOST_BUFFERS = 40
-"""Of a part: the addresses of more of them take the registers of a thread that other parts have."""
+"""Parameters of a part: the addresses of more of them take the registers of a thread that other parts have."""
 MOST_MEETING = 15
 """Groups of threads of one block that wait for their own: a block has 16 barriers, one of which is for all."""
 
@@ -57,18 +57,13 @@ class PartFacts:
         threads: of one of its blocks.
         blocks: of its grid.
         shared_bytes: of one of its blocks; not 0 if its threads meet, by a barrier that others use as well.
-        buffers: that it takes.
+        parameters: by their keys: those with equal ones, other than None, are the same.
     """
 
     threads: int
     blocks: int
     shared_bytes: int
-    buffers: int
-
-    @property
-    def words(self) -> int:
-        """Of parameters, at most: the table, partial results, error words and code besides."""
-        return self.buffers + 4
+    parameters: tuple[Hashable, ...]
 
     @property
     def is_heavy(self) -> bool:
@@ -192,15 +187,21 @@ class _Grouping:
 
     def _reached(self) -> Iterator[int]:
         """Kernels that join, as many as one launch takes: each waits for earlier launches and for each other only."""
-        open_ones, words, count = set(self.left), 0, 0
+        open_ones, known, words, count = set(self.left), set[Hashable](), 0, 0
+        widest, most = 0, MOST_THREADS
         for number in self.left:
             facts = self.facts[number]
             if not _joins(facts, self.processors) or not open_ones.isdisjoint(self.after[number]):
                 continue
-            if count and (count == self.most_parts or words + facts.words > MOST_WORDS):
+            if max(widest, facts.threads) > min(most, facts.most_threads):
+                continue  # the threads that one needs would leave another too few registers
+            widest, most = max(widest, facts.threads), min(most, facts.most_threads)
+            fresh = [key for key in facts.parameters if key is None or key not in known]
+            if count and (count == self.most_parts or words + len(fresh) > MOST_WORDS):
                 return
             open_ones.remove(number)
-            words, count = words + facts.words, count + 1
+            known.update(fresh)
+            words, count = words + len(fresh), count + 1
             yield number
 
     def _apart(self) -> Iterator[JoinedGrid]:
@@ -214,9 +215,10 @@ class _Grouping:
             for number in ready:
                 facts = self.facts[number]
                 is_alike = facts.threads == first.threads and facts.shared_bytes == first.shared_bytes
-                if is_alike and (not group or (len(group) < self.most_parts and words + facts.words <= MOST_WORDS)):
+                more = words + len(facts.parameters)
+                if is_alike and (not group or (len(group) < self.most_parts and more <= MOST_WORDS)):
                     group.append(number)
-                    words += facts.words
+                    words = more
             ready = [number for number in ready if number not in group]
             yield _side_by_side(group, self.facts)
 
@@ -229,8 +231,8 @@ def _joins(facts: PartFacts, processors: int) -> bool:
     """Whether a kernel runs about as fast on a block for each processor as in a launch of its own."""
     turns = MOST_HEAVY_TURNS if facts.is_heavy else MOST_TURNS
     most = turns * processors * _most_packs(facts, facts.most_threads)
-    fits = facts.threads <= facts.most_threads and facts.buffers <= MOST_BUFFERS
-    return fits and facts.blocks <= most
+    fits = facts.threads <= facts.most_threads and len(facts.parameters) <= MOST_BUFFERS
+    return fits and facts.blocks <= most and facts.shared_bytes <= MOST_SHARED_BYTES
 
 
 def _most_packs(facts: PartFacts, threads: int) -> int:

@@ -39,8 +39,10 @@ from autojit.core.device import CPU, Device
 from autojit.core.errors import CompileError
 from autojit.core.records import record
 from autojit.ir.graph import Node, Value, values_of
+from autojit.ops.control_flow import HoldsGraphs
 from autojit.ops.scan_steps import Scan
 from autojit.ops.scattering import Scattering
+from autojit.schedule.counts import is_counting
 from autojit.schedule.kernels import (
     CopyKernel,
     Kernel,
@@ -94,7 +96,7 @@ class _Lowering:
             assert isinstance(kernel, Kernel), "kernels of a device are neither sliced nor started together"
             kernels.append(kernel)
         for kernel in kernels:
-            if isinstance(kernel, NestedKernel) and _spans_devices(kernel):
+            if isinstance(kernel, NestedKernel) and _spans_devices(kernel) and not _counts(kernel.node):
                 self._unroll(kernel)
         hosts = [kernel for kernel in map(self._of_host_in_place_of, kernels) if kernel is not None]
         self.host = self.lower_on_host(self.schedule, hosts, self.shared, self._body)
@@ -138,7 +140,7 @@ class _Lowering:
         if kernel in self.scans:
             return self.rounds.get(kernel)
         if isinstance(kernel, NestedKernel) and _spans_devices(kernel):
-            return kernel
+            return None if _counts(kernel.node) else kernel
         return kernel if _is_of_host(kernel) else None
 
     def _lower(self, kernel: Kernel) -> None:
@@ -199,7 +201,7 @@ class _Lowering:
             name = "copy_in" if kernel.target.type.device != CPU else "copy_out"
             transfer = Transfer(kernel.target, kernel.source)
             return Entry(f"@aj_{name}", "", (transfer,), 1, TRANSFER_NS, name.replace("_", " "))
-        assert isinstance(kernel, StructuredKernel)
+        assert isinstance(kernel, StructuredKernel | NestedKernel)
         name = kernel.node.op.name
         self.shared.fallbacks.append(name)
         called = StructuredKernel(kernel.node, kernel.operands)
@@ -321,6 +323,13 @@ def _spans_devices(kernel: NestedKernel) -> bool:
     """Whether a branch or loop has anything to do with a device."""
     bodies = (values_of(schedule.graph) for schedule in kernel.schedules)
     return any(v.type.device != CPU for v in chain(kernel.operands, kernel.node.outputs, *bodies))
+
+
+def _counts(node: Node) -> bool:
+    """Whether sizes are counted in a branch or loop: on a device that parts a step, and a body has no parts."""
+    if not isinstance(node.op, HoldsGraphs):
+        return is_counting(node)
+    return any(_counts(inner) for graph in node.op.graphs() for inner in graph.nodes)
 
 
 def _is_of_host(kernel: Kernel) -> bool:

@@ -48,6 +48,31 @@ def attended(
     return apply(op, *operands)[0]
 
 
+def attended_by_groups(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Tensor:
+    """The same where several heads (axis -3) of the queries share one of the keys and one of the values.
+
+    Nothing is repeated in memory: the heads of a group are an axis along which keys do not move.
+    """
+    heads, of_keys = query.shape[-3], key.shape[-3]
+    if heads % of_keys or value.shape[-3] != of_keys or (mask is not None and mask.ndim > 2 and mask.shape[-3] != 1):
+        key = key.repeat_interleave(heads // of_keys, -3)
+        value = value.repeat_interleave(heads // value.shape[-3], -3)
+        return attended(query, key, value, mask, dropout_p, is_causal, scale)
+    grouped = query.unflatten(-3, (of_keys, heads // of_keys))
+    if mask is not None and mask.ndim > 2:
+        mask = mask.unsqueeze(-3)
+    found = attended(grouped, key.unsqueeze(-3), value.unsqueeze(-3), mask, dropout_p, is_causal, scale)
+    return found.flatten(-4, -3)
+
+
 def _shape_for_op(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float) -> Shape | None:
     """The shape of the scores where the op takes the operands; None: the parts say what they do, or what is wrong."""
     q, k, v = map(type_of, (query, key, value))

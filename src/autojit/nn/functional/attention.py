@@ -9,7 +9,7 @@ import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
 from autojit.functions.autocast import in_lower_precision
-from autojit.nn.functional.attended import attended, attention_weights, dropped
+from autojit.nn.functional.attended import attended, attended_by_groups, attention_weights, dropped
 from autojit.nn.functional.linear import linear
 from autojit.nn.functional.padding import pad
 from autojit.tensor import Tensor
@@ -39,9 +39,8 @@ def scaled_dot_product_attention(
     """
     if attn_mask is not None and is_causal:
         raise UsageError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
-    if enable_gqa:
-        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
-        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+    if enable_gqa and query.shape[-3] != key.shape[-3]:
+        return attended_by_groups(query, key, value, attn_mask, dropout_p, is_causal, scale)
     return attended(query, key, value, attn_mask, dropout_p, is_causal, scale)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import numpy as np
 
@@ -53,21 +53,18 @@ class BoundKernel:
                 self._moving[k] = memory.expect(here, argument, offset_of(argument))
             self._places[k] = len(words)
             words.append(memory.address(argument, here))
-        words += self._further_parameters()
+        further = _further_parameters(memory, self.work, self._number, self.is_guarded)
+        words += [word for _, word in further]
         self._words[: len(words)] = words
         self.parameters = [base + WORD_BYTES * k for k in range(len(words))]
-
-    def _further_parameters(self) -> list[int]:
-        memory = self._memory
-        words = [] if self._partials is None else [self._partials]
-        errors = memory.errors
-        if errors is not None and (self.kernel.reports or self.kernel.tells or self.is_guarded):
-            words.append(errors.address)
-        if self.kernel.tells and memory.told is not None:
-            words.append(memory.told.address)
-        if self.kernel.reports:
-            words.append(self.work.code)
-        return words
+        self.keys: list[Hashable] = []
+        for k, argument in enumerate(buffers):
+            if k in self._slots:
+                self.keys += [("slot", self._slots[k])]
+                self.keys += [("bytes", offset_of(argument))] if offset_of(argument) else []
+            else:
+                self.keys.append(buffer_key(memory, argument))
+        self.keys += [key for key, _ in further]
 
     def _address(self, buffer: int) -> int:
         return int(self._words[self._places[buffer]])
@@ -90,7 +87,7 @@ class BoundKernel:
         self.kernel = self.work.kernel(alignments)
         enough = [max(pair) for pair in zip(alignments, (b.element_bytes for b in self.kernel.buffers), strict=True)]
         moving = {k: offset_of(self.work.buffers[k]) != 0 for k in self._slots}
-        return Part(self.kernel, enough, moving, self.is_guarded)
+        return Part(self.kernel, enough, moving, self.is_guarded, self.keys)
 
     # -- memory
 
@@ -116,6 +113,33 @@ class BoundKernel:
 
     def _address_of(self, argument: BufferArgument) -> int:
         return self._address(self.work.buffers.index(argument))
+
+
+def buffer_key(memory: RunMemory, argument: BufferArgument) -> Hashable:
+    """Of the parameter that is a buffer's address: kernels that have the same buffer take one parameter."""
+    base = base_of(argument)
+    place = base if isinstance(base, Scratch) else memory.binding.home(base)
+    return place, offset_of(argument), size_of(argument), memory.is_number(argument)
+
+
+def _further_parameters(memory: RunMemory, work: Work, number: int, is_guarded: bool) -> list[tuple[Hashable, int]]:
+    """The parameters behind a kernel's buffers, with their keys."""
+    kernel, errors, partials = work.widest, memory.errors, memory.scratch.partials(number)
+    found: list[tuple[Hashable, int]] = [] if partials is None else [(("partials", partials), partials)]
+    if errors is not None and (kernel.reports or kernel.tells or is_guarded):
+        found.append(("errors", errors.address))
+    if kernel.tells and memory.told is not None:
+        found.append(("told", memory.told.address))
+    if kernel.reports:
+        found.append((None, work.code))
+    return found
+
+
+def parameter_keys(memory: RunMemory, work: Work, number: int, is_guarded: bool) -> tuple[Hashable, ...]:
+    """Of all parameters that a kernel of a run may have."""
+    further = [key for key, _ in _further_parameters(memory, work, number, is_guarded)]
+    behind = [None for argument in work.buffers if offset_of(argument)]
+    return (*(buffer_key(memory, argument) for argument in work.buffers), *behind, *further)
 
 
 def footprint(

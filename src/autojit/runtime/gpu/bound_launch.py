@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import prod
@@ -23,24 +23,30 @@ from autojit.runtime.gpu.works import Work
 
 
 def plan_grids(
-    works: Sequence[Work], footprints: Sequence[Sequence[Access]], processors: int, *, joins: bool
+    works: Sequence[Work],
+    footprints: Sequence[Sequence[Access]],
+    parameters: Sequence[tuple[Hashable, ...]],
+    processors: int,
+    *,
+    joins: bool,
 ) -> list[JoinedGrid]:
     """The launches of a run.
 
     Args:
         works: its kernels.
         footprints: the memory that each touches.
+        parameters: the keys of each one's parameters (`bound_kernel.parameter_keys`).
         processors: of the device.
         joins: whether kernels share launches.
     """
-    facts = [_facts(work) for work in works]
+    facts = [_facts(work, keys) for work, keys in zip(works, parameters, strict=True)]
     return plan_launches(facts, predecessors(footprints), processors) if joins else alone(facts)
 
 
-def _facts(work: Work) -> PartFacts:
+def _facts(work: Work, parameters: tuple[Hashable, ...]) -> PartFacts:
     kernel = work.widest
     shared = shared_bytes(kernel) or int("@meet(" in kernel.text)
-    return PartFacts(kernel.threads, prod(kernel.blocks), shared, len(work.buffers))
+    return PartFacts(kernel.threads, prod(kernel.blocks), shared, parameters)
 
 
 class BoundLaunch:
@@ -59,17 +65,37 @@ class BoundLaunch:
         self._meeting = memory.meeting_word() if grid.meets else None
         self._memory = memory
         self._word = np.array([0 if self._meeting is None else self._meeting.address], np.uint64)
-        pointers = list(chain.from_iterable(kernel.parameters for kernel in self.kernels))
+        pointers = list(self._parameters())
         if self._meeting is not None:
             pointers.append(int(self._word.__array_interface__["data"][0]))
         self._pointers = np.array([*pointers, 0], np.uint64)
         self.parameters = int(self._pointers.__array_interface__["data"][0])
         self._blocks = (grid.blocks, 1, 1)
 
+    def _parameters(self) -> Iterator[int]:
+        """Where the words of the parameters are: as `joined_entry` lists them, each once if parts have an order."""
+        known: set[Hashable] = set()
+        for kernel in self.kernels:
+            for word, key in zip(kernel.parameters, kernel.keys, strict=True):
+                if self.grid.has_order and key is not None and key in known:
+                    continue
+                known.add(key)
+                yield word
+
     @property
     def label(self) -> str:
         """Its name for users."""
         return "; ".join(kernel.work.label for kernel in self.kernels)
+
+    def lines(self) -> list[str]:
+        """What it is, for users: a line for each kernel, and one for a launch that several share."""
+        rows = [f"{kernel.work.label}: {_extent(kernel)}" for kernel in self.kernels]
+        if self.grid.is_alone:
+            return rows
+        grid = self.grid
+        meeting = f", {grid.phases} phases" if grid.phases > 1 else ""
+        head = f"one launch, {grid.blocks} x {grid.threads}{meeting}"
+        return [head, *(f"  {part.phase}  {row}" for part, row in zip(grid.parts, rows, strict=True))]
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -114,3 +140,8 @@ class BoundLaunch:
         """A launch did not come to its end: its blocks have counted how many of them met, not all."""
         if self._meeting is not None:
             self._memory.device.driver.fill(self._meeting.address, 0, WORD_BYTES, self._memory.device.stream)
+
+
+def _extent(kernel: BoundKernel) -> str:
+    blocks = "x".join(str(n) for n in kernel.kernel.blocks if n != 1) or "1"
+    return f"{blocks} blocks of {kernel.kernel.threads} threads"

@@ -23,7 +23,7 @@ from autojit.codegen.lowered import DeviceRun
 from autojit.core.errors import DeviceError
 from autojit.core.records import record
 from autojit.ir.graph import Node, Value
-from autojit.runtime.gpu.bound_kernel import BoundKernel, footprint
+from autojit.runtime.gpu.bound_kernel import BoundKernel, footprint, parameter_keys
 from autojit.runtime.gpu.bound_launch import BoundLaunch, plan_grids
 from autojit.runtime.gpu.channel import DeviceChannel, Words
 from autojit.runtime.gpu.devices import settings
@@ -86,7 +86,7 @@ class DevicePlan:
             footprint(self._memory, work, number, is_guarded=is_guarded)
             for number, (work, is_guarded) in enumerate(zip(works, are_guarded, strict=True))
         ]
-        grids = self._grids(works, footprints)
+        grids = self._grids(works, are_guarded, footprints)
         self._is_graph = len(grids) >= GRAPH_FROM_LAUNCHES
         self._memory.lay_out(uses_table=self._is_graph)
         self._kernels = [
@@ -104,8 +104,15 @@ class DevicePlan:
         channel.register(self.address, self)
         self._load()
 
-    def _grids(self, works: Sequence[Work], footprints: Sequence[Sequence[Access]]) -> list[JoinedGrid]:
-        return plan_grids(works, footprints, self._device.target.processors, joins=settings().joins)
+    def _grids(
+        self, works: Sequence[Work], are_guarded: Sequence[bool], footprints: Sequence[Sequence[Access]]
+    ) -> list[JoinedGrid]:
+        """Which kernels share launches, by the memory that they touch."""
+        keys = [
+            parameter_keys(self._memory, work, number, is_guarded)
+            for number, (work, is_guarded) in enumerate(zip(works, are_guarded, strict=True))
+        ]
+        return plan_grids(works, footprints, keys, self._device.target.processors, joins=settings().joins)
 
     def _written(self, has_memory: bool) -> Words:
         memory, moving = self._memory, self._memory.moving
@@ -152,7 +159,9 @@ class DevicePlan:
         Raises:
             CompileError: a kernel for the new alignment is rejected.
         """
-        grids = self._grids([kernel.work for kernel in self._kernels], [kernel.footprint() for kernel in self._kernels])
+        kernels = self._kernels
+        works, are_guarded = [kernel.work for kernel in kernels], [kernel.is_guarded for kernel in kernels]
+        grids = self._grids(works, are_guarded, [kernel.footprint() for kernel in kernels])
         if grids != [launch.grid for launch in self._launches]:  # what was apart is one memory now, or the other way
             self._launches = [BoundLaunch(self._memory, self._kernels, grid) for grid in grids]
         self._load()
@@ -182,6 +191,10 @@ class DevicePlan:
         finally:
             words[Run.launches.place], words[Run.n_launches.place] = launches, count
             words[Run.mode.place], words[Run.runs.place] = mode, runs + 1
+
+    def lines(self) -> list[str]:
+        """Its launches and their kernels, for users."""
+        return [line for launch in self._launches for line in launch.lines()]
 
     def ptx(self) -> list[str]:
         """The kernels as the driver gets them."""

@@ -21,6 +21,7 @@ from autojit.runtime.gpu.emulator.memory import EmulatedMemory, that_fit
 from autojit.runtime.gpu.emulator.native import NativeInterface
 from autojit.runtime.gpu.emulator.ptx_reader import parse
 from autojit.runtime.gpu.emulator.ptx_text import FunctionText, Module
+from autojit.runtime.gpu.emulator.stream_calls import StreamCalls
 from autojit.runtime.gpu.emulator.streams import FIRST_OWN, StreamOrder
 
 _MAGIC = b"autojit emulated code 1\n"
@@ -31,7 +32,7 @@ _SHARED_BYTES = 227 << 10  # what a block of sm_90 may have (CUDA C++ Programmin
 _MOST_GRID = (2**31 - 1, 65535, 65535)
 
 
-class EmulatedDriver:
+class EmulatedDriver(StreamCalls):
     """One emulated device.
 
     Args:
@@ -298,72 +299,6 @@ class EmulatedDriver:
         content = np.frombuffer(arguments, "u1")
         launch = Launch(parsed, text, function, blocks, threads, content, variables, shared_bytes, seed, is_cooperative)
         run(launch, self.memory, footprint)
-
-    # -- queues
-
-    def make_stream(self) -> int:
-        """A number; work is done at once."""
-        number = next(self._numbers)
-        self.streams.make(number)
-        return number
-
-    def destroy_stream(self, stream: int) -> None:
-        """Forget a stream."""
-        self.streams.destroy(stream)
-
-    def synchronize(self, stream: int) -> None:
-        """All is done already."""
-        self.counts["waits"] += 1
-        self.streams.host_waited(stream)
-
-    def synchronize_all(self) -> None:
-        """All is done already."""
-        self.counts["waits"] += 1
-        self.streams.host_waited_for_all()
-
-    def is_idle(self, stream: int) -> bool:
-        """Always."""
-        self.streams.host_waited(stream)
-        return True
-
-    def make_event(self, is_timed: bool) -> int:
-        """A number."""
-        number = next(self._numbers)
-        self.streams.make_event(number)
-        return number
-
-    def destroy_event(self, event: int) -> None:
-        """Forget an event."""
-        self.streams.destroy_event(event)
-
-    def record(self, event: int, stream: int) -> None:
-        """Reached at once."""
-        self.streams.record(event, stream)
-
-    def wait_for_event(self, stream: int, event: int) -> None:
-        """Nothing to wait for; the two are ordered from now on."""
-        self.streams.wait(stream, event)
-
-    def synchronize_event(self, event: int) -> None:
-        """Nothing to wait for."""
-        self.counts["waits"] += 1
-        self.streams.host_reached(event)
-
-    def is_reached(self, event: int) -> bool:
-        """Always."""
-        self.streams.host_reached(event)
-        return True
-
-    def elapsed_ms(self, start: int, end: int) -> float:
-        """Refused.
-
-        Raises:
-            DeviceError: always.
-        """
-        raise DeviceError(
-            "an emulated device has no times: the host computes what it does",
-            fix="measure on a GPU; count launches and bytes under emulation",
-        )
 
     # -- graphs
 
