@@ -45,7 +45,10 @@ class Work:
 
 
 def with_report(works: Sequence[Work]) -> list[Work]:
-    """The kernels of a run with the one that tells the host, behind the last that may report an error."""
+    """The kernels of a run with the one that tells the host, behind the last that may report an error.
+
+    What combines its partial results follows a kernel at once, so the report is behind that, too.
+    """
     reporting = [place for place, work in enumerate(works) if work.widest.reports]
     if not reporting:
         return list(works)
