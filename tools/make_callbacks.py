@@ -13,9 +13,10 @@ from autojit.core.dtypes import ALL_DTYPES
 from autojit.ir import Op
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph
-from autojit.ops.base import Structured
+from autojit.ops.base import Elementwise, Structured
 from autojit.ops.counted_positions import Counting
 from autojit.ops.data_dependent import DataDependent
+from autojit.ops.formula import is_lowered
 from autojit.passes.pipeline import optimize
 from autojit.schedule.kernels import StructuredKernel
 from autojit.schedule.schedule import schedule
@@ -54,8 +55,8 @@ def _has_callback(op_class: type[Op]) -> bool:
     """Whether a sample of the op has no code; of an op without samples, whether its class has none."""
     graphs = list(_graphs(op_class))
     if not graphs:
-        has_printer = any(base in PRINTERS for base in op_class.__mro__)
-        return not (has_printer or hasattr(op_class, "lower")) and not issubclass(op_class, DataDependent | Counting)
+        has_code = any(base in PRINTERS for base in op_class.__mro__) or issubclass(op_class, DataDependent | Counting)
+        return not has_code and not (issubclass(op_class, Elementwise) and is_lowered(op_class))
     for graph in graphs:
         for item in schedule(optimize(graph, CUDA_MACHINE), CUDA_MACHINE).kernels:
             for kernel in getattr(item, "kernels", [item]):

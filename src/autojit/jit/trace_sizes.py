@@ -21,6 +21,7 @@ from autojit.core.size_recorder import SizeGuard
 from autojit.core.sizes import expression_of, hint_of, size
 from autojit.core.source import SourceLocation, here
 from autojit.core.structure import structure
+from autojit.dispatch.on_device import moved
 from autojit.functions.comparison import maximum, minimum, where
 from autojit.functions.elementwise import floor_divide, remainder
 from autojit.ir.concrete import concrete, symbols_of
@@ -29,7 +30,8 @@ from autojit.ir.op import Op
 from autojit.jit.number_ranges import ANY, INT64, Range
 from autojit.jit.trace_part import TracePart
 from autojit.jit.traced_number import TracedNumber
-from autojit.ops.counted_positions import Counting, Extent, PackedPositions, Positions, negative_size
+from autojit.ops.counted_positions import NO_SIZE, Counting, Extent, PackedPositions, Positions, negative_size
+from autojit.ops.shape import Slice
 from autojit.ops.sources import Iota, SizeValue
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, wrap_value
@@ -182,6 +184,8 @@ class TraceSizes(TracePart):
         return alike.get(value, value)
 
     def _count(self, mask: Value) -> Value:
+        if mask.type.device != CPU:
+            return self._counted_there(mask)
         with grad_mode(False):
             count = wrap_value(mask).to(int64).sum()
             if self.are_counts_fixed:
@@ -211,6 +215,9 @@ class TraceSizes(TracePart):
                 error = negative_size(refusal, is_place, fixed)
                 raise error if is_place else error.with_facts({"size": fixed})
             return fixed
+        if number.type.device != CPU:  # sizes are the host's
+            with grad_mode(False):
+                number = self._value(moved(wrap_value(number), CPU))
         alike = self._first_alike(number), structure(most), refusal, is_place
         found = self._defining.get(alike)
         if found is None:
@@ -227,18 +234,27 @@ class TraceSizes(TracePart):
     def _positions_of(self, mask: Value, count: int) -> Value:
         """The positions of a known number of true elements: each is written where the count of those before says."""
         flat = wrap_value(mask).reshape(-1)
-        if mask.type.device != CPU:
-            assert flat._value is not None
-            packed, _ = self.apply(PackedPositions(), (flat._value,))
-            chosen = wrap_value(packed)[:count].clone()._value
-            assert chosen is not None
-            return chosen
         places = where(flat, flat.to(int64).cumsum(0) - 1, flat.shape[0])
         (iota,) = self.apply(Iota((flat.shape[0],), 0, int64, mask.type.device), ())
         spread = wrap_value(iota).new_zeros(flat.shape[0] + 1).scatter(0, places, wrap_value(iota))
         found = spread[:count].clone()._value
         assert found is not None
         return found
+
+    def _counted_there(self, mask: Value) -> Value:
+        """The positions of true elements on a device, which packs and counts them: the host is told the number."""
+        with grad_mode(False):
+            flat = wrap_value(mask).reshape(-1)
+            packed, number = self.apply(PackedPositions(), (self._value(flat),))
+            count = self.size_of_number(number, mask.type.size, NO_SIZE)
+            (found,) = self.apply(Slice((0,), (count,), (1,)), (packed,))
+            return self._value(wrap_value(found).clone())
+
+    @staticmethod
+    def _value(t: Tensor) -> Value:
+        """What a tensor is in this capture."""
+        assert t._value is not None
+        return t._value
 
     def concrete_op(self, op: Op) -> Op:
         """An op as it is in this call."""

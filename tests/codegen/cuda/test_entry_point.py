@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 
 import numpy as np
 import pytest
 
-from autojit.codegen.cuda.entry_point import entry_text
+from autojit.codegen.cuda.entry_point import Known, Part, PartText, entry_text
 from autojit.codegen.cuda.grid_function import CudaKernel, Grid
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import Buffer, GridText, Role
@@ -112,3 +113,13 @@ def test_values_of_every_width_cross_lanes() -> None:
         kernel.emit.store(kernel.shuffle(value, 1), kernel.address(kernel.buffers[1], dtype, kernel.thread))
     ptx = _ptx(entry_text(kernel.finished([Buffer("reads", 8), Buffer("writes", 8)]), [8, 8], {}))
     assert ptx.count("shfl.sync.bfly.b32") == 4
+
+
+@pytest.mark.parametrize("alignments", [(16, 4), (4, 16), (16, 16)])
+def test_a_parameter_of_several_parts_promises_what_holds_for_all(alignments: tuple[int, int]) -> None:
+    known: dict[Hashable, Known] = {}
+    keys = "a", "b"  # the first part's result is the second's operand
+    first = PartText(Part(_doubling(), [16, alignments[0]], {}, keys=keys), "%k0.", meets=True, known=known)
+    second = PartText(Part(_doubling(), [alignments[1], 16], {}, keys=("b", "c")), "%k1.", meets=True, known=known)
+    assert len(first.parameters) == 2 and len(second.parameters) == 1
+    assert f"align {min(alignments)} %k0.b1" in first.parameters[1]

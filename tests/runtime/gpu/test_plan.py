@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from autojit.runtime.gpu.devices import CudaDevice
 from autojit.runtime.gpu.emulator.driver import EmulatedDriver
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
 from autojit.runtime.gpu.order import Access, Place, predecessors
+from autojit.runtime.gpu.works import with_report, works_of
 from tests.runtime.gpu.runs import (
     CUDA,
     Memory,
@@ -193,6 +195,13 @@ def test_what_is_reported_is_told_behind_the_last_that_reports_and_nothing_waits
     assert place == reporting[-1] + 1
     after = _edges(step)
     assert after[place] == (reporting[-1],) and not any(place in edges for edges in after)
+
+
+def test_a_report_does_not_part_kernels_that_have_partial_results_in_common() -> None:
+    x, y, z = value(N), value(1), value(N)
+    summing = replace(block_sums(N), reports=True)
+    run = DeviceRun(CUDA, (Launch(summing, (y, x), "sum"), Launch(weighted_sum(N, [1.0]), (z, x), "copy")))
+    assert [work.label for work in with_report(list(works_of(run)))] == ["sum", "sum", "report", "copy"]
 
 
 @pytest.mark.parametrize("kernels", [1, 2, 5])

@@ -13,6 +13,7 @@ after those of another (`joined_entry`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 
 from autojit.codegen.cuda.copies import access_bytes
@@ -78,6 +79,22 @@ class Part:
         return "" if self.is_lasting else _ALONE[buffer.role]
 
 
+@record(eq=False, frozen=False)
+class Known:
+    """A parameter that parts of a launch have in common: its name, what is said of it, and where that stands."""
+
+    name: str
+    said: str
+    parameters: list[str]
+    place: int
+
+
+def _promised(said: str) -> int:
+    """The alignment in what is said of a parameter; the most where it says none."""
+    found = re.search(r"align (\d+)", said)
+    return int(found[1]) if found else 1 << 30
+
+
 class PartText:
     """What an entry point says of one part.
 
@@ -104,7 +121,7 @@ class PartText:
         first_node: int = 1 << 30,
         *,
         meets: bool = False,
-        known: dict[Hashable, str] | None = None,
+        known: dict[Hashable, Known] | None = None,
     ) -> None:
         assert len(part.alignments) == len(part.kernel.buffers), "every buffer has an alignment"
         self.part, self.meets, self._prefix, self._first_node = part, meets, prefix, first_node
@@ -136,9 +153,12 @@ class PartText:
         key = None if self._known is None else next(self._keys)
         full = f"{self._prefix}{name}"
         if self._known is not None and key is not None:
-            before = self._known.setdefault(key, full)
-            if before != full:
-                return before
+            before = self._known.get(key)
+            if before is not None:  # it is said of it what is true for all that use it
+                before.said = min(before.said, attributes, key=_promised)
+                before.parameters[before.place] = " ".join(filter(None, [kind, before.said, before.name]))
+                return before.name
+            self._known[key] = Known(full, attributes, self.parameters, len(self.parameters))
         self.parameters.append(" ".join(filter(None, [kind, attributes, full])))
         return full
 

@@ -27,6 +27,7 @@ from autojit.codegen.cuda.entry_point import (
     REPORTED_WORD,
     SHARED_ALIGNMENT,
     WORD_BYTES,
+    Known,
     Part,
     PartText,
     guard_lines,
@@ -71,7 +72,7 @@ class _JoinedEntry:
 
     def __init__(self, grid: JoinedGrid, parts: Sequence[Part]) -> None:
         self.grid, self.parts = grid, parts
-        known: dict[Hashable, str] | None = {} if grid.has_order else None
+        known: dict[Hashable, Known] | None = {} if grid.has_order else None
         nodes = accumulate((len(part.moving) for part in parts), initial=1 << 30)
         self.said = [
             PartText(part, f"%k{k}.", first, meets=grid.has_order, known=known)

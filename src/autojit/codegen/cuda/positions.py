@@ -9,6 +9,7 @@ from autojit.codegen.cuda.thread_items import roles_of
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import bool_, int64
+from autojit.core.sizes import is_symbolic, size_max
 from autojit.ir.graph import Node
 
 THREADS = 256
@@ -19,8 +20,8 @@ TILE = THREADS * RUN
 def print_packed_positions(node: Node, target: CudaTarget) -> GridText:
     """The kernels of a ``PackedPositions``: one, where there is one tile."""
     size = node.inputs[0].type.size
-    tiles = max(1, -(-size // TILE))
-    if tiles == 1:
+    tiles = size_max(1, -(-size // TILE))
+    if not is_symbolic(tiles) and tiles == 1:
         return _Tiles(node, tiles).pack()
     then = _Tiles(node, tiles, blocks=1).add_up(_Tiles(node, tiles).pack())
     return _Tiles(node, tiles).count_tiles(then)
@@ -31,7 +32,8 @@ class _Tiles(CountingKernel):
 
     def __init__(self, node: Node, tiles: int, blocks: int = 0) -> None:
         sizes = [v.type.size for v in (*node.inputs, *node.outputs)]
-        room = 0 if tiles == 1 else 4 * (tiles + 1)
+        self.is_alone = not is_symbolic(tiles) and tiles == 1
+        room = 0 if self.is_alone else 4 * (tiles + 1)
         super().__init__(Grid(THREADS, (blocks or tiles, 1, 1)), roles_of(node), sizes, room)
         self.size, self.tiles = node.inputs[0].type.size, tiles
 
@@ -42,7 +44,7 @@ class _Tiles(CountingKernel):
         for k in range(RUN):
             position = self.add(first, k)
             inside = self.test("slt", position, self.size)
-            truth = self.read(0, bool_, self.least(position, max(self.size - 1, 0)))
+            truth = self.read(0, bool_, self.least(position, size_max(self.size - 1, 0)))
             found.append((position, inside, self.convert("zext", self.both(inside, truth.text), "i1")))
         return found
 
@@ -81,7 +83,7 @@ class _Tiles(CountingKernel):
         """True elements go behind those in front of them, others behind all true ones."""
         truths = self._truths()
         before, total = self.before_in_block(self._sum([one for _, _, one in truths]))
-        if self.tiles > 1:
+        if not self.is_alone:
             before = self.add(before, self.get_word(self.partials, self.block_x))
             total = self.get_word(self.partials, self.tiles)
         for position, inside, one in truths:

@@ -46,11 +46,16 @@ class Work:
 
 
 def with_report(works: Sequence[Work]) -> list[Work]:
-    """The kernels of a run with the one that tells the host, behind the last that may report an error."""
+    """The kernels of a run with the one that tells the host, behind the last that may report an error.
+
+    What combines its partial results follows a kernel at once, so the report is behind that, too.
+    """
     reporting = [place for place, work in enumerate(works) if work.widest.reports]
     if not reporting:
         return list(works)
     behind = reporting[-1] + 1
+    while behind < len(works) and works[behind].widest is works[behind - 1].widest.combine:
+        behind += 1  # kernels with partial results in common follow each other
     return [*works[:behind], Work(partial(_same, report_kernel()), (), "report", 0, False), *works[behind:]]
 
 
