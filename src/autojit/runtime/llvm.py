@@ -19,6 +19,7 @@ from autojit.core.errors import CompileError
 from autojit.core.once import once
 from autojit.core.undivided_work import undivided
 from autojit.runtime.background import on_all_cores
+from autojit.runtime.llvm_defects import KNOWN, mended
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm_types
@@ -101,7 +102,7 @@ def llvm_identity() -> str:
     folder = os.path.join(os.path.dirname(str(llvmlite.__file__)), "binding")
     names = sorted(name for name in os.listdir(folder) if "llvmlite" in name)
     sizes = [f"{name}:{os.path.getsize(os.path.join(folder, name))}" for name in names]
-    return f"llvmlite {llvmlite.__version__} {' '.join(sizes)}"
+    return f"llvmlite {llvmlite.__version__} {' '.join(sizes)}; mended: {KNOWN}"
 
 
 def _optimised_module(
@@ -124,6 +125,11 @@ def _optimised_module(
         passes.run(module, builder)
     else:
         unlocked.LLVMPY_RunNewModulePassManager(passes, module, builder)
+    if target.emit == "ptx":
+        text = mended(str(module))
+        if text is not None:
+            module.close()
+            module = llvm.parse_assembly(text, llvm.create_context())
     return machine, module
 
 
