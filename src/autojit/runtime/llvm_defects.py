@@ -6,16 +6,15 @@ equal when their last indices are, and forgets that indices count elements of di
     %x = getelementptr float, ptr addrspace(1) %p, i64 %i       byte 4 i
     %y = getelementptr i8, ptr addrspace(1) %p, i64 %i          byte i: LLVM's own passes write this for (4 i >> 2) << 2
 
-The second load is left out then. It looks through extensions of indices only, so an index that is frozen keeps the two
-apart, and costs nothing.
+The second load is left out then. So where elements of several sizes are counted from one base, bytes are counted.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 
-KNOWN = "loads of different strides"
+KNOWN = "loads of different strides by bytes"
 """Names what is mended here, for cache keys."""
 
 _ADDRESS = re.compile(
@@ -23,25 +22,28 @@ _ADDRESS = re.compile(
     r", (?P<width>i\d+) (?P<index>%[^ ,\n]+)(?P<rest>.*)$",
     re.MULTILINE,
 )
+_SHIFTS = {"i16": 1, "half": 1, "bfloat": 1, "i32": 2, "float": 2, "i64": 3, "double": 3, "ptr": 3, "<4 x i32>": 4}
+"""Of an element's number to its first byte's."""
 
 
 def mended(text: str) -> str | None:
     """The text of a module without what LLVM gets wrong; None where there is nothing of it."""
-    kinds: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    kinds: defaultdict[str, set[str]] = defaultdict(set)
     for found in _ADDRESS.finditer(text):
-        kinds[found["base"]][found["kind"]] += 1
-    mixed = {base: counts.most_common(1)[0][0] for base, counts in kinds.items() if len(counts) > 1}
+        kinds[found["base"]].add(found["kind"])
+    mixed = {base for base, of_base in kinds.items() if len(of_base) > 1}
     if not mixed:
         return None
     count = 0
 
-    def frozen(found: re.Match[str]) -> str:
+    def by_bytes(found: re.Match[str]) -> str:
         nonlocal count
-        if mixed.get(found["base"], found["kind"]) == found["kind"]:
+        shift = _SHIFTS.get(found["kind"])
+        if found["base"] not in mixed or shift is None:
             return found[0]
         count += 1
-        name, index = f"%frozen.index.{count}", f"{found['width']} {found['index']}"
-        address = f"{found['head']}{found['kind']}, {found['base']}, {found['width']} {name}{found['rest']}"
-        return f"  {name} = freeze {index}\n{address}"
+        name, width = f"%byte.index.{count}", found["width"]
+        address = f"{found['head']}i8, {found['base']}, {width} {name}{found['rest']}"
+        return f"  {name} = shl {width} {found['index']}, {shift}\n{address}"
 
-    return _ADDRESS.sub(frozen, text)
+    return _ADDRESS.sub(by_bytes, text)
