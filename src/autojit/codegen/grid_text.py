@@ -24,11 +24,13 @@ class Buffer:
         element_bytes: its address is at least a multiple of this.
         in_pieces: of an aligned piece of 16 bytes that ends behind the buffer no two elements are read: LLVM would read
             the whole piece for three of them.
+        most_elements: no more of them are touched, whatever is looked up; None: perhaps all are.
     """
 
     role: Role
     element_bytes: int
     in_pieces: bool = False
+    most_elements: int | None = None
 
 
 @record

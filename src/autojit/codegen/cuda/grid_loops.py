@@ -76,13 +76,21 @@ class GridPrinter(TransposingTiles):
         with self.when(self.test("ne", count, 0)), self._inside():
             yield
 
+    def _most_read(self, buffer: int) -> int | None:
+        """How many elements of a buffer are read at most: one at each point by each expression."""
+        points = self.walk.row_count * self.walk.inner_count
+        reads = sum(isinstance(expr, Load) and expr.buffer == buffer for expr in self.program.exprs)
+        return None if is_symbolic(points) else points * reads
+
     def buffer_roles(self) -> list[Buffer]:
         """What is done with each buffer."""
         program = self.program
         overwritten = set(program.in_place.values())
         apart = {e.buffer for e in program.exprs if isinstance(e, Load) and not self._is_read_in_vectors(e)}
         loads = [
-            Buffer("updates" if k in overwritten else "reads", v.type.dtype.size_bytes, k not in apart)
+            Buffer(
+                "updates" if k in overwritten else "reads", v.type.dtype.size_bytes, k not in apart, self._most_read(k)
+            )
             for k, v in enumerate(program.loads)
         ]
         stores = [

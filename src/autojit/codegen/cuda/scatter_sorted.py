@@ -22,9 +22,9 @@ from autojit.codegen.cuda.thread_items import thread_grid
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.walk import Walk
 from autojit.core.config import config
+from autojit.core.sizes import is_symbolic
 from autojit.ir.index import Index
 from autojit.schedule.expressions import Applied
-from autojit.schedule.loops import LoopProgram
 
 FEWEST_ROWS = 512  # of fewer, threads that look at all of them are done before a sort is [not measured]
 
@@ -45,14 +45,20 @@ def print_sorted_scatter(walk: Walk, row_place: Index) -> GridText:
     then = _Places(walk, row_place, space).print()
     if not passes:
         return _SortedRows(walk, row_place, space).print(then)
-    roles, sizes = _buffers(program)
+    roles, sizes = _buffers(walk)
     return _Rows(walk, row_place, space).print(space.passes_over(roles, sizes, then))
 
 
-def _buffers(program: LoopProgram) -> tuple[Sequence[Buffer], Sequence[int]]:
+def _buffers(walk: Walk) -> tuple[Sequence[Buffer], Sequence[int]]:
+    program, most = walk.program, walk.row_count * walk.inner_count
     values = [*program.loads, program.stores[0].value]
     ends = 0, len(values) - 1  # the base and the result, in the same memory
-    roles = [Buffer("updates" if k in ends else "reads", v.type.dtype.size_bytes) for k, v in enumerate(values)]
+    roles = [
+        Buffer("updates", v.type.dtype.size_bytes, most_elements=None if is_symbolic(most) else most)
+        if k in ends
+        else Buffer("reads", v.type.dtype.size_bytes)
+        for k, v in enumerate(values)
+    ]
     return roles, [v.type.size for v in values]
 
 
@@ -62,7 +68,7 @@ class _Kernel(GridExpressions, CountingKernel):
     def __init__(self, walk: Walk, row_place: Index, space: Workspace, grid: Grid) -> None:
         GridExpressions.__init__(self, grid, walk, is_checked=config.check)
         self.row_place, self.space = row_place, space
-        self.begin_counting(*_buffers(walk.program), space.size_bytes)
+        self.begin_counting(*_buffers(walk), space.size_bytes)
 
     def place_of(self, row: str) -> str:
         """The key of a row: where it goes."""

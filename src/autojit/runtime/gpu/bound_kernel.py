@@ -106,10 +106,13 @@ class BoundKernel:
     @property
     def traffic_bytes(self) -> int:
         """Of the buffers that it reads and writes, each once, and of partial results, in the last call."""
-        used = zip(self.work.buffers, self.kernel.buffers, strict=True)
-        sizes = [size_of(a) for a, buffer in used if buffer.role != "takes"]
-        now = self._memory.binding.sizes_now()
-        return sum(evaluate(size, now) for size in (*sizes, self.kernel.partial_bytes))
+        now, moved = self._memory.binding.sizes_now(), 0
+        for argument, buffer in zip(self.work.buffers, self.kernel.buffers, strict=True):
+            if buffer.role != "takes":
+                size_bytes = evaluate(size_of(argument), now)
+                most = size_bytes if buffer.most_elements is None else buffer.most_elements * buffer.element_bytes
+                moved += min(size_bytes, most)
+        return moved + evaluate(self.kernel.partial_bytes, now)
 
     def depends_on(self) -> set[str]:
         """The open sizes that decide what it does."""
