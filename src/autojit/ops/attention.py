@@ -216,7 +216,7 @@ class AttentionAdjoint(Attending):
         q, k, v, mask, key = self.split(operands)
         q, k, v, y, y_bar = (cast(x, _wide(narrow)) for x in (q, k, v, operands[-3], operands[-1]))
         scores, is_kept = scores_of(self, q, k, mask)
-        lse = reshape(operands[-2], (*operands[-2].spec.shape, 1))
+        lse = cast(reshape(operands[-2], (*operands[-2].spec.shape, 1)), _wide(narrow))
         weights = _where_kept(is_kept, exp(sub(scores, lse)))
         weights_bar = matmul(y_bar, swap_last(v))
         spared = None if key is None else _spared(self, key, weights)
