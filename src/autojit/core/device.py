@@ -65,6 +65,11 @@ def space_at(place: Device) -> Space:
     return found
 
 
+def reaches(place: Device) -> bool:
+    """Whether the host's own code reaches the memory of a device."""
+    return place == CPU or space_at(place).is_of_host
+
+
 class _Current(threading.local):
     """Per kind, the ordinal of the device that a thread uses where none is named."""
 

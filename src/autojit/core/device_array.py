@@ -38,6 +38,8 @@ class Space(Protocol):
     device: Device
     copies_for_numpy: bool
     """Whether ``numpy()`` of a tensor here gives a copy. torch refuses it on every device but the CPU."""
+    is_of_host: bool
+    """Whether the host's own code reaches this memory."""
 
     @property
     def stream(self) -> int:

@@ -39,6 +39,8 @@ class CudaSpace:
 
     copies_for_numpy = False
 
+    is_of_host = False
+
     def __init__(self, device: Device) -> None:
         self.device = device
         self.gpu = cuda_device(device.index or 0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from autojit.codegen.cpu.plan.records import TapeWords
 from autojit.codegen.lowered import Counter, Tape, Word
-from autojit.core.device import CPU, Device
+from autojit.core.device import CPU, Device, reaches
 from autojit.runtime.callbacks import kept_address
 from autojit.runtime.failures import Failures
 from autojit.runtime.memory import arena_at, bucket_size
@@ -68,7 +68,7 @@ class GrowingTape:
         self.words[TapeWords.capacity.place] = arena.size_bytes // self.record_bytes
 
     def _copy(self, target: int, source: int, size_bytes: int) -> None:
-        if self.device == CPU:
+        if reaches(self.device):
             ctypes.memmove(target, source, size_bytes)
             return
         from autojit.runtime.gpu.devices import cuda_device  # a process without devices needs none of it

@@ -29,6 +29,7 @@ class SecondSpace:
         self.device = device
         self.copies_for_numpy = copies_for_numpy
 
+    is_of_host = True
     stream = 0  # one queue, in which everything is done at once
 
     def let_wait(self, stream: int) -> None:

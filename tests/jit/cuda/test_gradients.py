@@ -35,7 +35,7 @@ FUNCTIONS: dict[str, tuple[Function, Callable[[], tuple[aj.Tensor, ...]]]] = {
     "attention": (attention, lambda: (leaf(1, 2, 2), leaf(1, 2, 2), leaf(1, 2, 2))),
     "attention as an op": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
-        lambda: (leaf(1, 2, 2), leaf(1, 3, 2), leaf(1, 3, 1)),
+        lambda: (leaf(1, 2, 1), leaf(1, 2, 1), leaf(1, 2, 1)),
     ),
     "convolution": (lambda x, w: F.conv1d(x, w, padding=1), lambda: (leaf(1, 2, 3), leaf(1, 2, 2))),
     "look-ups": (looked_up, lambda: (leaf(3, 2),)),

@@ -22,7 +22,7 @@ from autojit.codegen.lowered import (
     Word,
     Words,
 )
-from autojit.core.device import CPU, Device
+from autojit.core.device import CPU, Device, reaches
 from autojit.core.sizes import typical
 from autojit.ir.graph import Value
 from autojit.ops.control_flow import Cond
@@ -99,7 +99,7 @@ def _carries(
         other = Scratch(aligned(size), per_worker=False, device=device)
         read.append(_row(start, other, target))
         written.append(_row(target, target, other))
-        mover = ZERO if device == CPU else Mover(device, size)
+        mover = ZERO if reaches(device) else Mover(device, size)
         finals.append(LastValue(source=Immediate(k), target=target, bytes=Immediate(size), mover=mover))
     return read, written, finals
 
