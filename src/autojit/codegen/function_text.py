@@ -87,8 +87,7 @@ class FunctionText:
         if not self.is_ended:
             assert self.signature.returns == "void", "the value is missing"
             self.ret()
-        if self.sizes_read:
-            self.entry += self.reading_of_sizes()
+        self.entry += self.reading_of_sizes() if self.sizes_read else []
         lines = [f"define {self.head()} {{", "entry:", *self.entry, *self.lines, "}"]
         self.module.functions[self.signature.symbol] = "\n".join(lines)
 
@@ -152,10 +151,10 @@ class FunctionText:
 
     def reading_of_sizes(self) -> list[str]:
         """The lines that read the symbolic sizes of which the function has asked."""
-        lines = list(self.address_of_sizes())
+        lines = self.address_of_sizes()
         for size, name in self.sizes_read.items():
-            lines.append(f"  {name}.at = getelementptr i64, ptr %z, i64 {self.module.sizes[size]}")
-            lines.append(f"  {name} = load i64, ptr {name}.at, align 8")
+            place = f"  {name}.at = getelementptr i64, ptr %z, i64 {self.module.sizes[size]}"
+            lines += [place, f"  {name} = load i64, ptr {name}.at, align 8"]
         return lines
 
     def address_of_sizes(self) -> list[str]:
