@@ -7,14 +7,16 @@ import pytest
 
 import autojit.ops  # noqa: F401
 from autojit.core.device import CPU, Device
-from autojit.core.dtypes import ALL_DTYPES, float32, int64
+from autojit.core.dtypes import ALL_DTYPES, bool_, float32, int64
 from autojit.core.errors import DeviceError
 from autojit.core.types import TensorType
 from autojit.ir import Graph, GraphBuilder, Op, evaluate, parse_graph, verify
 from autojit.ir.builder import Tracer
 from autojit.ops import sources
 from autojit.ops.base import Elementwise
+from autojit.ops.control_flow import Cond
 from autojit.ops.graph_op import as_tuple
+from autojit.ops.while_sweeps import WhileLoop
 from autojit.transforms.adjoint import adjoint
 from autojit.transforms.jvp import jvp
 from tests.elsewhere import op_on
@@ -27,7 +29,12 @@ SOURCES = ("full", "iota", "size_value", "constant")
 
 
 def devices_of(graph: Graph) -> set[Device]:
-    return {v.type.device for v in (*graph.inputs, *(v for node in graph.nodes for v in node.outputs))}
+    """Without those of the conditions of loops and branches, which the host is asked for."""
+    values = (*graph.inputs, *(v for node in graph.nodes for v in node.outputs))
+    asked = {node.inputs[0] for node in graph.nodes if isinstance(node.op, Cond)}
+    asked |= {node.outputs[0] for node in graph.nodes if isinstance(node.op, WhileLoop)}
+    asked |= {node.inputs[0] for node in graph.nodes if isinstance(node.op, WhileLoop)}
+    return {v.type.device for v in values if not (v in asked and v.type.dtype is bool_)}
 
 
 def there(op: Op) -> Op:

@@ -138,8 +138,8 @@ def looped(seen: Any) -> Callable[[Any, Any], Any]:
 
 MEMORY = {
     "results": (repeated, "autojit.runtime.executable.allocate_at"),
-    "temporaries": (repeated, "autojit.runtime.size_program.Arena"),
-    "rounds": (looped, "autojit.runtime.nested_plans.Arena"),
+    "temporaries": (repeated, "autojit.runtime.memory.Arena"),
+    "rounds": (looped, "autojit.runtime.memory.Arena"),
 }
 
 
