@@ -70,6 +70,7 @@ def cases() -> dict[str, Case]:
 
 
 CASES = cases()
+REFORMED = {"attention_adjoint"}  # the pass writes the weights as the op in front does, to share them
 UNREAD = ("graph_call", "compiled_call", "batched_call", "restrided")  # native code, and what stands in no user's text
 EVERY = pytest.mark.parametrize("name", CASES)
 
@@ -139,7 +140,10 @@ def test_a_pass_writes_the_graph_in_the_place_of_the_op_bit_for_bit(name: str) -
     if op.opened_by is not None:
         expected = evaluate(expand(inlined(op, arrays), CPU_MACHINE), arrays)
         for y, wanted in zip(evaluate(opened, arrays), expected, strict=True):
-            np.testing.assert_array_equal(y, wanted)
+            if op.name in REFORMED:
+                np.testing.assert_allclose(y, wanted, rtol=1e-12, atol=1e-14)
+            else:
+                np.testing.assert_array_equal(y, wanted)
 
 
 @EVERY
