@@ -58,7 +58,7 @@ class StubDriver:
         self.events = 0
 
     def cuInit(self, flags: int) -> int:
-        return 0
+        return 0 if self.devices else 100  # CUDA_ERROR_NO_DEVICE
 
     def cuDeviceGetCount(self, count: Any) -> int:
         count._obj.value = self.devices
