@@ -66,8 +66,9 @@ def space_at(place: Device) -> Space:
 
 
 def reaches(place: Device) -> bool:
-    """Whether the host's own code reaches the memory of a device."""
-    return place == CPU or space_at(place).is_of_host
+    """Whether the host's own code reaches the memory of a device that is in use."""
+    found = _made.get(place)
+    return place == CPU or (found is not None and found.is_of_host)
 
 
 class _Current(threading.local):
