@@ -19,7 +19,7 @@ from itertools import groupby
 from math import gcd, prod
 from typing import ClassVar, Literal
 
-from autojit.codegen.cuda.grid_function import CudaKernel, Grid
+from autojit.codegen.cuda.grid_function import MOST_REGISTERS, CudaKernel, Grid
 from autojit.codegen.cuda.product_choice import Choice, choose
 from autojit.codegen.cuda.product_fragments import Places
 from autojit.codegen.cuda.product_operands import Stored, Strided, Supply
@@ -210,6 +210,7 @@ class ProductPrinter(CudaKernel):
         if self.job.part == "combine":
             self._combine()
         else:
+            self.most_registers = MOST_REGISTERS
             self._find_tile()
             places = Places(self, self.tile)
             totals = [self.slot(self.total) for _ in places.of_lane()]
