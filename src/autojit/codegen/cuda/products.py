@@ -166,8 +166,8 @@ class EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
             roots = [*(store.expr for _, store in stores), *(accumulator.expr for _, accumulator in folded)]
             assert all(root.phase == phase for root in roots), "nothing is folded before it is used"
             self.compute(points, roots, phase)
-            for point in points:
-                for slot, store in stores:
+            for slot, store in stores:  # LLVM merges no stores with one between them that may be to the same memory
+                for point in points:
                     value = self.at_point(point, store.expr, phase)
                     self.read_overwritten(store, point.memo)
                     found.append((self._own(slot), value, self.index(store.index, point.memo, phase)))
