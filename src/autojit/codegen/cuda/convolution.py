@@ -150,6 +150,10 @@ class Windowed(Stored):
         """As it was said: of digits of one stride each there is no smaller one."""
         return self.is_deep
 
+    def step(self) -> int | None:
+        """Windows are not in rows."""
+        return None
+
     def most_neighbours(self, width: int) -> int:
         """One: what is next to an element may be outside of the image."""
         return 1

@@ -18,10 +18,13 @@ from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import SharedCopy
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.core.sizes import surely_divides, surely_less
+from autojit.core.sizes import is_symbolic, surely_divides, surely_less
 
 COPIED_BYTES = (4, 8, 16)
 """What one ``cp.async`` may copy."""
+
+ALIKE_ROWS = 8
+"""Apart, rows of a shelf are turned alike."""
 
 Brought = list[str]
 """The bits of elements in registers."""
@@ -37,6 +40,10 @@ class Stored(ABC):
     @abstractmethod
     def runs_deep(self) -> bool:
         """Whether neighbours in memory are neighbours in depth."""
+
+    @abstractmethod
+    def step(self) -> int | None:
+        """From a row of a shelf to the next, in elements of the matrix; None: that differs, or a call knows it."""
 
     @abstractmethod
     def most_neighbours(self, width: int) -> int:
@@ -66,6 +73,11 @@ class Strided(Stored):
         """The axis of the smaller stride."""
         return surely_less(self.depth_stride, self.line_stride + 1) or self.lines == 1
 
+    def step(self) -> int | None:
+        """The larger stride."""
+        found = self.line_stride if self.runs_deep else self.depth_stride
+        return None if is_symbolic(found) else found
+
     def most_neighbours(self, width: int) -> int:
         """As far as neighbours are 1 apart and begin at multiples."""
         inner, across, extent = self.line_stride, self.depth_stride, self.lines
@@ -85,11 +97,20 @@ class Strided(Stored):
 
 @record
 class Unit:
-    """Elements that a lane brings at once, next to each other in memory: where they begin in a part, and how many."""
+    """Elements that a lane brings at once, next to each other in memory.
+
+    Args:
+        line, depth: where they begin in a part.
+        width: how many they are.
+        first: a unit of the lane that is ``rows`` rows of the shelf before; None: there is no such. What an address is
+            behind another takes no register, but LLVM has to be told: it makes an ``or`` of a sum, and forgets.
+    """
 
     line: str
     depth: str
     width: int
+    first: Unit | None = None
+    rows: int = 0
 
 
 class Supply:
@@ -138,12 +159,15 @@ class Supply:
         """What this lane brings of every part."""
         kernel, width = self.kernel, self.width
         per_row = self.shelf.along // width
-        found = []
+        step = self.threads // per_row if self.threads % per_row == 0 else 0
+        is_alike = step > 0 and step % ALIKE_ROWS == 0
+        found: list[Unit] = []
         for turn in range(self.lines * self.depth // (width * self.threads)):
-            number = kernel.offset(kernel.thread, turn * self.threads)
+            number = kernel.offset(kernel.thread, 0 if step else turn * self.threads)
             outer, inner = kernel.quotient(number, per_row), kernel.scaled(kernel.remainder(number, per_row), width)
+            outer = kernel.offset(outer, turn * step)
             line, depth = (outer, inner) if self.stored.runs_deep else (inner, outer)
-            found.append(Unit(line, depth, width))
+            found.append(Unit(line, depth, width, found[0] if is_alike and found else None, turn * step))
         return found
 
     def bring(self, part: Operand, matrix: str, first_line: str, first_depth: Operand) -> Brought:
@@ -173,6 +197,8 @@ class Supply:
 
     def _place(self, part: Operand, unit: Unit) -> str:
         """The address in a part that a unit goes to."""
+        if unit.first is not None:
+            return self.kernel.element(self._place(part, unit.first), self.kind, unit.rows * self.shelf.along)
         at = self.kernel.offset(part, self.shelf.position(self.kernel, unit.line, unit.depth))
         return self.kernel.element(self.shelf.base, self.kind, at)
 
@@ -198,6 +224,9 @@ class Supply:
         outside = self._outside(line, depth, is_zero)
         if outside is not None:
             place = kernel.choose(outside, 0, place)
+        elif unit.first is not None and (step := self.stored.step()) is not None:
+            start, _ = self._source(unit.first, matrix, first_line, first_depth)
+            return kernel.element(start, self.kind, unit.rows * step), None
         return kernel.element(kernel.buffers[self.number], self.kind, place), outside
 
     def _copy(self, target: str, source: str, outside: str | None) -> None:

@@ -121,6 +121,9 @@ class Tile:
 MOST_TOTALS_BYTES = 256
 """Of the result in the registers of a lane, which has 255 of 4 bytes and needs as many for operands and addresses."""
 
+MOST_SPLIT_BYTES = 128
+"""Of it where operands are in two parts: a tile of 64 numbers a lane took 175 registers, or spilled some of 168."""
+
 SHARED_BYTES = 48 * 1024
 """Of a block: what every GPU gives without asking."""
 
@@ -130,6 +133,7 @@ MOST_STAGES = 4
 LAYOUTS = (
     ((2, 4), (4, 4), 64),  # 128 x 128
     ((2, 2), (4, 4), 64),  # 128 x 64
+    ((4, 2), (2, 4), 64),  # 128 x 64 of half as large parts
     ((2, 2), (2, 4), 64),  # 64 x 64
     ((1, 4), (2, 4), 64),  # 32 x 128: few rows
     ((4, 1), (2, 4), 64),  # 128 x 32: few columns
@@ -144,13 +148,13 @@ LAYOUTS = (
 def tiles_of(fragment: Fragment, dtype: DType, k: int) -> list[Tile]:
     """The tiles of a fragment whose results fit in registers, from large to small."""
     found = []
-    size = max(dtype.size_bytes, 2)
+    size = dtype.size_bytes if dtype.size_bytes > 1 else 4  # each has a register on its way, where rows begin anywhere
     for warps, (down, across), line_bytes in LAYOUTS:
         totals = down * across * 4 * max(dtype.size_bytes, 4)
         rows, columns = warps[0] * down * LANES.rows, warps[1] * across * COLUMNS
         depth = _depth(fragment, dtype, line_bytes // size, k)
         depth = max(depth, WARP * prod(warps) // min(rows, columns))  # every thread brings something
-        if totals > MOST_TOTALS_BYTES:
+        if totals > (MOST_SPLIT_BYTES if fragment is SPLIT else MOST_TOTALS_BYTES):
             continue
         stages = min(MOST_STAGES, SHARED_BYTES // ((rows + columns) * depth * dtype.size_bytes))
         found.append(Tile(fragment, warps, (down * LANES.rows // fragment.rows, across), depth, stages))
