@@ -13,9 +13,10 @@ from itertools import groupby
 
 from autojit.codegen.cuda.combine import print_combine
 from autojit.codegen.cuda.grid_expressions import Point
+from autojit.codegen.cuda.grid_function import MOST_REGISTERS
 from autojit.codegen.cuda.grid_plan import plan_grid
 from autojit.codegen.cuda.lane_folds import State
-from autojit.codegen.cuda.lane_limits import is_vector
+from autojit.codegen.cuda.lane_limits import REGISTERS, accesses, is_vector
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.cuda.transposing import TransposingTiles
 from autojit.codegen.folding import rounded_to
@@ -28,6 +29,7 @@ from autojit.core.sizes import is_symbolic, surely_less
 from autojit.schedule.expressions import Expr, Load
 from autojit.schedule.loops import Accumulator, LoopProgram, Store
 
+MANY_ACCESSES = 96  # of a lane at once, above which it is told how many registers it may have for them
 TURNS_AT_ONCE = 4  # where they only read and fold: their reads do not wait for each other
 LIGHT = 32  # expressions, up to which that many copies are had
 
@@ -42,6 +44,8 @@ class GridPrinter(TransposingTiles):
         self.row_stores, self.row_sums = row_results(walk)
         self.alive: str | None = None  # whether the row is one that the group has to walk; None: it is
         self.first = "0"  # where the group's tile begins
+        if accesses(walk) * plan.slots * plan.vector > MANY_ACCESSES and plan.threads * MOST_REGISTERS <= REGISTERS:
+            self.most_registers = MOST_REGISTERS
 
     def print(self) -> GridText:
         program, plan = self.program, self.plan

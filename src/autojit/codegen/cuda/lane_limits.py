@@ -84,6 +84,11 @@ def _accesses(walk: Walk) -> set[tuple[Index, int]]:
     return reads | {(s.index, s.value.type.dtype.size_bytes) for s in program.stores}
 
 
+def accesses(walk: Walk) -> int:
+    """How many places that move from point to point are read or written at each."""
+    return len(access_sizes(walk))
+
+
 def access_sizes(walk: Walk) -> list[int]:
     """Bytes of the elements that are accessed at other places from point to point."""
     return [size for index, size in _accesses(walk) if walk.moves(index)]
