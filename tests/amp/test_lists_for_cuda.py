@@ -35,7 +35,7 @@ AS_GIVEN: dict[str, Function] = {
     "gelu": F.gelu, "silu": F.silu, "log_sigmoid": F.logsigmoid, "sigmoid": aj.sigmoid, "erf": aj.erf,
     "logaddexp": lambda x: aj.logaddexp(x, x), "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
     "exp, into memory": lambda x: x.clone().exp_(), "exp, into another's": lambda x: aj.exp(x, out=aj.empty_like(x)),
-    "exp, of a list": lambda x: aj._foreach_exp([x])[0], "sum, in its dtype": lambda x: x.sum(dtype=x.dtype).to(x.dtype),
+    "exp, of a list": lambda x: aj._foreach_exp([x])[0], "cos": aj.cos,
     "pow, into memory": lambda x: x.clone().pow_(2), "product, into memory": lambda x: x.clone().addmm_(x, x),
 }  # fmt: skip
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from autojit.core.errors import ShapeError
 from autojit.core.wrapping import named
-from autojit.functions.autocast import in_lower_precision_on_devices
 from autojit.dispatch.declared import declared
+from autojit.functions.autocast import in_lower_precision_on_devices
 from autojit.nn import functional as F
 from autojit.nn.module import Module
 from autojit.nn.rnn import GRU, LSTM, RNN, RNNBase
