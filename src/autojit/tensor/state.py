@@ -39,6 +39,8 @@ class Precision(Protocol):
 
     def full(self, function: Callable[..., R], *arguments: object, **options: object) -> R: ...
 
+    def is_on_device(self, *arguments: object) -> bool: ...
+
 
 RemovedHook = tuple[dict[Any, Any], int, dict[Any, Any]]
 """A table of hooks, the number of one that was removed from it, and what the table held before."""
@@ -178,6 +180,17 @@ class Layer(abc.ABC):
 def detour_of_modes() -> str | None:
     """Why calls of jitted functions go through Python while nobody observes them: a mode that steps are kept by."""
     return "anomaly" if state.anomaly else "autocast" if state.autocast is not None else None
+
+
+def as_given(function: Callable[..., R], *arguments: Any, **options: Any) -> R:
+    """Call a function without mixed precision: what writes into a tensor computes in the dtypes that it is given."""
+    if state.autocast is None:
+        return function(*arguments, **options)
+    before, state.autocast = state.autocast, None
+    try:
+        return function(*arguments, **options)
+    finally:
+        state.autocast = before
 
 
 def set_trace(trace: Trace | None) -> None:
