@@ -41,7 +41,7 @@ def run_plain(page: Path, line: int, code: str, namespace: dict[str, object]) ->
 
 
 def run_session(page: Path, line: int, code: str, namespace: dict[str, object]) -> None:
-    """Run a block of ``>>>`` prompts and compare what it prints; nothing stays (``_``, the last value, may be a Variable)."""
+    """Run a block of ``>>>`` prompts and compare what it prints; nothing stays in ``_``, not even a Variable."""
     test = doctest.DocTestParser().get_doctest(code, namespace, page.name, str(page), line)
     report: list[str] = []
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
