@@ -11,6 +11,7 @@ from dataclasses import field
 
 from autojit.codegen.grid_text import GridText
 from autojit.core.device import CPU, Device
+from autojit.core.dtypes import DType
 from autojit.core.records import record
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
@@ -48,6 +49,13 @@ class Immediate:
     """A 64-bit word in place of a pointer."""
 
     word: int
+
+
+@record(eq=False)
+class ProductAddress:
+    """The address of the matrix product of a dtype, for a kernel that calls it."""
+
+    dtype: DType
 
 
 @record(eq=False)
@@ -196,6 +204,7 @@ Argument = (
     | Offset
     | Scratch
     | Immediate
+    | ProductAddress
     | Sliced
     | ErrorWords
     | Word
