@@ -81,8 +81,6 @@ class Machine:
     """None: rows are not sliced."""
     batch_bytes: int
     """Memory touched: below, independent kernels are not started together."""
-    counts_sizes: bool = True
-    """Whether a step goes on with sizes that it has found itself; False: who counts elements ends a step."""
     value_bytes: int = 0
     """What the host computes goes to kernels by value up to this size, and is copied above."""
     attention: Attending | None = None
