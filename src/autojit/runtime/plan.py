@@ -37,6 +37,7 @@ from autojit.codegen.lowered import (
     Mover,
     Nested,
     Offset,
+    ProductAddress,
     Recount,
     Scratch,
     Sliced,
@@ -399,6 +400,8 @@ class PlanBuilder:
             return self.arena.address + self.scratch_offset + self.scratch[argument]
         if isinstance(argument, Words):
             return self.words(argument.words)
+        if isinstance(argument, ProductAddress):
+            return builtin_address(f"aj_gemm_{argument.dtype.short}")
         if isinstance(argument, ErrorWords):
             return self.failures.address
         if isinstance(argument, Word | Counter):
