@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autojit.codegen.cuda.host_records import PrologueNode
+from autojit.runtime.gpu.bodies import BoundBody, nodes_of
 from autojit.runtime.gpu.bound_launch import BoundLaunch
 from autojit.runtime.gpu.driver import Driver, Graph, GraphNode, KernelNode
 from autojit.runtime.gpu.libcuda_graphs import kernel_parameters
@@ -32,20 +33,17 @@ MOST_SEEN = 4096
 """Tuples of sizes that are remembered for having come once."""
 
 
-def graph_nodes(prologues: Sequence[BoundPrologue], launches: Sequence[BoundLaunch]) -> list[GraphNode]:
-    """The nodes of a run: the launches in their order.
+def graph_nodes(prologues: Sequence[BoundPrologue], items: Sequence[BoundLaunch | BoundBody]) -> list[GraphNode]:
+    """The nodes of a run: the launches and bodies in their order.
 
     For the sizes of the present call: what has no blocks then is left out.
     """
-    launches = [launch for launch in launches if all(launch.blocks)]
-    accesses = [[prologue.part] for prologue, _ in prologues] + [launch.accesses() for launch in launches]
-    after = predecessors(accesses)
+    accesses = [[prologue.part] for prologue, _ in prologues]
     nodes: list[GraphNode] = [
         KernelNode(function, (1, 1, 1), 1, prologue.parameters, before)
-        for (prologue, function), before in zip(prologues, after, strict=False)
+        for (prologue, function), before in zip(prologues, predecessors(accesses), strict=True)
     ]
-    nodes += [launch.node(before) for launch, before in zip(launches, after[len(nodes) :], strict=False)]
-    return nodes
+    return [*nodes, *nodes_of(items, accesses)]
 
 
 class KeptGraphs:
@@ -83,9 +81,9 @@ class KeptGraphs:
             self._of.popitem(last=False)[1].destroy()
         self._of[sizes] = graph
 
-    def drop(self, last_stream: int) -> None:
-        """Forget all graphs."""
-        graphs = list(self._of.values())
+    def drop(self, last_stream: int, also: Sequence[RunGraph] = ()) -> None:
+        """Forget all graphs, and some others of the run."""
+        graphs = [*self._of.values(), *also]
         self._of.clear()
         self._seen.clear()
         if graphs:
