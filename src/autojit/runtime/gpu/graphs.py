@@ -17,7 +17,6 @@ from autojit.runtime.gpu.bound_launch import BoundLaunch
 from autojit.runtime.gpu.driver import Driver, Graph, GraphNode, KernelNode
 from autojit.runtime.gpu.libcuda_graphs import kernel_parameters
 from autojit.runtime.gpu.moving import Prologue
-from autojit.runtime.gpu.order import predecessors
 from autojit.runtime.gpu.structs import KernelNodeParams
 
 BoundPrologue = tuple[Prologue, int]
@@ -38,11 +37,10 @@ def graph_nodes(prologues: Sequence[BoundPrologue], items: Sequence[BoundLaunch 
 
     For the sizes of the present call: what has no blocks then is left out.
     """
-    accesses = [[prologue.part] for prologue, _ in prologues]
     nodes: list[GraphNode] = [
-        KernelNode(function, (1, 1, 1), 1, prologue.parameters, before)
-        for (prologue, function), before in zip(prologues, predecessors(accesses), strict=True)
+        KernelNode(function, (1, 1, 1), 1, prologue.parameters) for prologue, function in prologues
     ]
+    accesses = [[prologue.part] for prologue, _ in prologues]  # parts of the table: none waits for another
     return [*nodes, *nodes_of(items, accesses)]
 
 
