@@ -9,7 +9,7 @@ from dataclasses import replace
 from autojit.backend import Backend, backend_of
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.collector_pause import uncollected
-from autojit.core.errors import HostDecides, SpecializeSize
+from autojit.core.errors import HostDecides
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.machine import Machine
 from autojit.core.records import record
@@ -18,7 +18,6 @@ from autojit.core.undivided_work import undivided
 from autojit.ir.graph import Graph
 from autojit.passes.pipeline import optimize
 from autojit.runtime.executable import Executable
-from autojit.schedule.counts import counted_by, is_counting
 from autojit.schedule.forms import KnownForms
 from autojit.schedule.kinds import product_dtypes
 from autojit.schedule.schedule import Schedule, schedule
@@ -81,8 +80,6 @@ def _compiled(
     Raises:
         HostDecides: it was taken to turn loops that it cannot turn.
     """
-    if not machine.counts_sizes:
-        refuse_counted_sizes(graph, machine)
     kept = tuple(fixed_outputs if lasting is None else lasting)
     times = [time.perf_counter()]
     optimized = optimize(graph, machine)
@@ -100,14 +97,3 @@ def _compiled(
     stages = ("passes", "schedule", "lower", "native")
     elapsed = {name: after - before for name, before, after in zip(stages, times, times[1:], strict=False)}
     return Compiled(optimized, plan, lowered, executable, elapsed)
-
-
-def refuse_counted_sizes(graph: Graph, machine: Machine) -> None:
-    """Ask for the values of the sizes that a graph counts.
-
-    Raises:
-        SpecializeSize: there are some.
-    """
-    names = dict.fromkeys(counted_by(node) for node in graph.nodes if is_counting(node))
-    if names:
-        raise SpecializeSize(tuple(names), f"steps on {machine.kind} do not go on with sizes that they count")

@@ -45,7 +45,9 @@ class RunMemory:
         self.device = device
         self.uses_table = False
         self.moving = MovingBlock(binding, device)
-        self.scratch = RunScratch(works, self.hold, lambda size: binding.region(size, place), list(repeated))
+        self.scratch = RunScratch(
+            works, self.hold, lambda size: binding.region(size, place), binding.most, list(repeated)
+        )
         self._arguments = list(chain.from_iterable(work.buffers for work in works))
         self._ignored = np.zeros(1, np.uint64)
         self.errors = self.hold(TOLD_BYTES) if any(work.widest.reports for work in works) else None
