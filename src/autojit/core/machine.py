@@ -83,6 +83,8 @@ class Machine:
     """Memory touched: below, independent kernels are not started together."""
     value_bytes: int = 0
     """What the host computes goes to kernels by value up to this size, and is copied above."""
+    turns_loops: bool = False
+    """Whether conditions of branches and loops may stay on the device, which then decides without the host."""
     attention: Attending | None = None
     epilogue_expressions: int = 0
     """Loops of at most this many expressions over a product's elements become part of its kernel; 0: none do."""

@@ -53,7 +53,7 @@ NEEDED: tuple[Pass | MachinePass, ...] = (
     expand,
     eliminate_dead_code,
 )  # to be lowered at all
-FOR_MACHINES: frozenset[Pass | MachinePass] = frozenset((expand, join_products, accumulate_products))
+FOR_MACHINES: frozenset[Pass | MachinePass] = frozenset((expand, join_products, accumulate_products, settle_devices))
 """Those that ask where the graph will run."""
 
 
