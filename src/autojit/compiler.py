@@ -8,16 +8,13 @@ from collections.abc import Collection, Mapping
 from autojit.backend import backend_of
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.collector_pause import uncollected
-from autojit.core.errors import SpecializeSize
 from autojit.core.late_interrupts import late_interrupts
-from autojit.core.machine import Machine
 from autojit.core.records import record
 from autojit.core.recursion import headroom
 from autojit.core.undivided_work import undivided
 from autojit.ir.graph import Graph
 from autojit.passes.pipeline import optimize
 from autojit.runtime.executable import Executable
-from autojit.schedule.counts import counted_by, is_counting
 from autojit.schedule.forms import KnownForms
 from autojit.schedule.kinds import product_dtypes
 from autojit.schedule.schedule import Schedule, schedule
@@ -59,8 +56,6 @@ def compile(
     with undivided, uncollected(), headroom():
         backend = backend_of(graph)
         machine = backend.machine
-        if not machine.counts_sizes:
-            refuse_counted_sizes(graph, machine)
         kept = tuple((fixed_outputs or {}) if lasting is None else lasting)
         times = [time.perf_counter()]
         optimized = optimize(graph, machine)
@@ -78,14 +73,3 @@ def compile(
         stages = ("passes", "schedule", "lower", "native")
         elapsed = {name: after - before for name, before, after in zip(stages, times, times[1:], strict=False)}
         return Compiled(optimized, plan, lowered, executable, elapsed)
-
-
-def refuse_counted_sizes(graph: Graph, machine: Machine) -> None:
-    """Ask for the values of the sizes that a graph counts.
-
-    Raises:
-        SpecializeSize: there are some.
-    """
-    names = dict.fromkeys(counted_by(node) for node in graph.nodes if is_counting(node))
-    if names:
-        raise SpecializeSize(tuple(names), f"steps on {machine.kind} do not go on with sizes that they count")

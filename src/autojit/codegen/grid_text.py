@@ -72,6 +72,7 @@ class GridText:
         tells: it takes the error words and the host's copy of them alone (`codegen.cuda.report`).
         sizes: open sizes that the kernel takes by value, as words of 64 bits.
         copies: functions of the module that entry points put others in the place of, where addresses allow.
+        most_registers: of a thread; 0: the assembler weighs registers against how many blocks run side by side.
     """
 
     text: str
@@ -86,3 +87,4 @@ class GridText:
     tells: bool = False
     sizes: tuple[int, ...] = ()
     copies: tuple[SharedCopy, ...] = ()
+    most_registers: int = 0

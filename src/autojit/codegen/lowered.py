@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
+from functools import reduce
 
 from autojit.codegen.grid_text import GridText
 from autojit.core.device import CPU, Device
+from autojit.core.dtypes import DType
 from autojit.core.records import record
+from autojit.core.sizes import size_max
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.schedule.kernels import StructuredKernel
@@ -48,6 +51,13 @@ class Immediate:
     """A 64-bit word in place of a pointer."""
 
     word: int
+
+
+@record(eq=False)
+class ProductAddress:
+    """The address of the matrix product of a dtype, for a kernel that calls it."""
+
+    dtype: DType
 
 
 @record(eq=False)
@@ -196,6 +206,7 @@ Argument = (
     | Offset
     | Scratch
     | Immediate
+    | ProductAddress
     | Sliced
     | ErrorWords
     | Word
@@ -280,6 +291,15 @@ class LoweredStep:
     def device_runs(self) -> list[DeviceRun]:
         """What devices are told, in order."""
         return [a for e in self.single_entries() for a in e.arguments if isinstance(a, DeviceRun)]
+
+    def scratch_bytes(self, workers: int) -> int:
+        """What the host's entries work in: partial results, and what so many workers have at a time at most.
+
+        A symbolic size where sizes are open; what bands keep from kernel to kernel is not counted.
+        """
+        found = {a for e in self.single_entries() for a in e.arguments if isinstance(a, Scratch) and a.device == CPU}
+        of_worker = reduce(size_max, [s.size_bytes for s in found if s.per_worker], 0)
+        return sum(s.size_bytes for s in found if not s.per_worker) + workers * of_worker
 
     def plans_inside(self) -> list[LoweredStep]:
         """The steps that entries run as often as they like."""

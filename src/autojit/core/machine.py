@@ -40,8 +40,12 @@ class Attending:
     """Which attention has kernels of its own; other attention is made of products and loops."""
 
     dtypes: frozenset[DType]
-    most_width: int
-    """Elements of a key, and of a value."""
+    most_width: int | None
+    """Elements of a key, and of a value; None: any number."""
+    least_table_bytes: int = 0
+    """Scores of one matrix: smaller ones stay in a cache, where products and loops do as well."""
+    least_bytes: int = 0
+    """Scores of all matrices: more are not kept for the derivative, however small each matrix is."""
 
 
 @record
@@ -89,8 +93,6 @@ class Machine:
     """None: rows are not sliced."""
     batch_bytes: int
     """Memory touched: below, independent kernels are not started together."""
-    counts_sizes: bool = True
-    """Whether a step goes on with sizes that it has found itself; False: who counts elements ends a step."""
     value_bytes: int = 0
     """What the host computes goes to kernels by value up to this size, and is copied above."""
     attention: Attending | None = None

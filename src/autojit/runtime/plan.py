@@ -37,6 +37,7 @@ from autojit.codegen.lowered import (
     Mover,
     Nested,
     Offset,
+    ProductAddress,
     Recount,
     Scratch,
     Sliced,
@@ -310,7 +311,7 @@ class PlanBuilder:
     def region(self, size_bytes: int, device: Device) -> int:
         """The slot of the address of memory of open size on a device."""
         assert self.sizes is not None
-        return self.sizes.region(self.memory.machine.aligned(upper_bound(size_bytes, self.bounds)), device)
+        return self.sizes.region(self.memory.machine.aligned(self.most(size_bytes)), device)
 
     def region_word(self, region: int, slot: int, offset_bytes: int = 0) -> int:
         """What to write at ``slot`` now; the size program writes the address there."""
@@ -322,6 +323,10 @@ class PlanBuilder:
     def number(self, size: int, slot: int) -> int:
         """What to write at ``slot`` now; the size program writes an open size there."""
         return self._word(size, slot)
+
+    def most(self, size: int) -> int:
+        """A size that another does not exceed, whatever the step counts."""
+        return upper_bound(size, self.bounds)
 
     def sizes_now(self) -> Mapping[str, int]:
         """The open sizes of the call that runs, or of the last one."""
@@ -395,6 +400,8 @@ class PlanBuilder:
             return self.arena.address + self.scratch_offset + self.scratch[argument]
         if isinstance(argument, Words):
             return self.words(argument.words)
+        if isinstance(argument, ProductAddress):
+            return builtin_address(f"aj_gemm_{argument.dtype.short}")
         if isinstance(argument, ErrorWords):
             return self.failures.address
         if isinstance(argument, Word | Counter):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
-from itertools import chain
+from itertools import chain, pairwise
 
 from autojit.codegen.cuda.grid_loops import print_grid
 from autojit.codegen.cuda.products import print_product, product_key
@@ -29,6 +29,7 @@ from autojit.codegen.lowered import (
     Launch,
     LoweredStep,
     LowerInner,
+    Offset,
     Reporter,
     Shared,
     Transfer,
@@ -38,6 +39,7 @@ from autojit.core.config import config
 from autojit.core.device import CPU, Device
 from autojit.core.errors import CompileError, SpecializeSize, UndecidedSizeError
 from autojit.core.records import record
+from autojit.core.sizes import is_counted
 from autojit.ir.concrete import symbols_of
 from autojit.ir.graph import Node, Value, values_of
 from autojit.ops.control_flow import HoldsGraphs
@@ -108,7 +110,7 @@ class _Lowering:
                 raise
             except Exception as error:
                 raise lowering_error(kernel.nodes, self.schedule, error) from error
-        parts = self.parts
+        parts = [piece for part in self.parts for piece in part.pieces()]
         return LoweredStep(
             self.schedule,
             tuple([part.entry() for part in parts]),
@@ -141,7 +143,7 @@ class _Lowering:
         if kernel in self.scans:
             return self.rounds.get(kernel)
         if isinstance(kernel, NestedKernel) and _spans_devices(kernel):
-            return None if _counts(kernel.node) else kernel
+            return kernel
         return kernel if _is_of_host(kernel) else None
 
     def _lower(self, kernel: Kernel) -> None:
@@ -180,15 +182,10 @@ class _Lowering:
         if last is None or not isinstance(last.made, Device) or last.made != device_of(kernel):
             last = _Part(device_of(kernel), [], [], False)
             self.parts.append(last)
-        last.nodes += kernel.nodes
-        last.writes += kernel.writes()
-        last.may_fail = last.may_fail or may_fail
         nodes = tuple(kernel.nodes)
-        for each in work:  # those of a loop's turns have the nodes of its body
-            if isinstance(each, Launch) and not each.nodes:
-                last.work.append(replace(each, nodes=nodes))
-            else:
-                last.work.append(each)
+        # those of a loop's turns have the nodes of its body
+        told = [replace(each, nodes=nodes) if isinstance(each, Launch) and not each.nodes else each for each in work]
+        last.take(_Part(last.made, list(nodes), kernel.writes(), may_fail, told))
 
     def _of_host(self, kernel: Kernel) -> list[Entry]:
         """What the host's code generator has made of a kernel: no two have the same nodes and results."""
@@ -321,6 +318,32 @@ class _Part:
     writes: list[Value]
     may_fail: bool
     work: list[Work] = field(default_factory=list)
+    kernels: list[_Part] = field(default_factory=list)  # what a device is told, kernel by kernel
+
+    def take(self, part: _Part) -> None:
+        """Go on with what another one is of."""
+        self.nodes += part.nodes
+        self.writes += part.writes
+        self.may_fail = self.may_fail or part.may_fail
+        self.work += part.work
+        self.kernels.append(part)
+
+    def pieces(self) -> list[_Part]:
+        """What a device is told until a counted size decides how much it does, meanwhile, and from then on.
+
+        Counted sizes are others in every call. What does not depend on them is launched as a graph all the same.
+        """
+        counted = [place for place, kernel in enumerate(self.kernels) if any(map(_is_counted, kernel.work))]
+        if not counted:
+            return [self]
+        bounds = [0, counted[0], counted[-1] + 1, len(self.kernels)]
+        found: list[_Part] = []
+        for first, stop in pairwise(bounds):
+            if first < stop:
+                found.append(_Part(self.made, [], [], False))
+                for kernel in self.kernels[first:stop]:
+                    found[-1].take(kernel)
+        return found
 
     def entry(self) -> Entry:
         """The finished entry."""
@@ -328,6 +351,20 @@ class _Part:
             return self.made
         run = DeviceRun(self.made, tuple(self.work))
         return Entry("@aj_device", "", (run,), 1, LAUNCH_NS * len(self.work), f"{len(self.work)} on {self.made}")
+
+
+def _is_counted(work: Work) -> bool:
+    """Whether a size that the step counts decides how much is done."""
+    if not isinstance(work, Launch):
+        return is_counted(work.size_bytes)
+    if any(isinstance(buffer, Offset) and is_counted(buffer.offset_bytes) for buffer in work.buffers):
+        return True
+    kernel: GridText | None = work.kernel
+    while kernel is not None:
+        if any(map(is_counted, (*kernel.sizes, *kernel.blocks, kernel.partial_bytes))):
+            return True
+        kernel = kernel.combine
+    return False
 
 
 def _is_transfer(kernel: Kernel) -> bool:
@@ -341,7 +378,7 @@ def _spans_devices(kernel: NestedKernel) -> bool:
 
 
 def _counts(node: Node) -> bool:
-    """Whether sizes are counted in a branch or loop: on a device that parts a step, and a body has no parts."""
+    """Whether sizes are counted in a branch or loop, so that the host has to wait in each turn."""
     if not isinstance(node.op, HoldsGraphs):
         return is_counting(node)
     return any(_counts(inner) for graph in node.op.graphs() for inner in graph.nodes)

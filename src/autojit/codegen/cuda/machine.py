@@ -28,7 +28,6 @@ CUDA_MACHINE = Machine(
     bands=None,  # rows are spread over the processors, not sliced for a cache
     batch_bytes=NEVER,  # independent kernels are launches of their own
     value_bytes=64,  # keys of generators have 16; the block that travels with a launch has room for 4 KiB
-    counts_sizes=False,  # launches would have to wait for the number: not built yet
     attention=Attending(frozenset((float32, float16, bfloat16)), 128),  # wider rows fill shared memory
     few_rows=FewRows(
         rows=132, elements=16 << 10, least=1 << 10

@@ -19,11 +19,12 @@ from itertools import groupby
 from math import gcd, prod
 from typing import ClassVar, Literal
 
-from autojit.codegen.cuda.grid_function import CudaKernel, Grid
+from autojit.codegen.cuda.grid_function import MOST_REGISTERS, CudaKernel, Grid
 from autojit.codegen.cuda.product_choice import Choice, choose
 from autojit.codegen.cuda.product_fragments import Places
 from autojit.codegen.cuda.product_operands import Stored, Strided, Supply
 from autojit.codegen.cuda.product_pipeline import Pipeline
+from autojit.codegen.cuda.product_results import Results, Run, exchanges
 from autojit.codegen.cuda.product_shelves import Shelf
 from autojit.codegen.cuda.product_steps import Totals, steps_of
 from autojit.codegen.cuda.product_tiles import TENSOR_CAPABILITY, Tile
@@ -179,6 +180,9 @@ class Element:
     offset: int
 
 
+Vector = list[tuple[Element, Scalar]]
+"""Neighbours in a row of the result with what was summed up of them: all are inside, or none is."""
+
 Write = tuple[int, Scalar, str]
 """A buffer, what is stored there, and where."""
 
@@ -207,6 +211,7 @@ class ProductPrinter(CudaKernel):
         if self.job.part == "combine":
             self._combine()
         else:
+            self.most_registers = MOST_REGISTERS
             self._find_tile()
             places = Places(self, self.tile)
             totals = [self.slot(self.total) for _ in places.of_lane()]
@@ -214,11 +219,13 @@ class ProductPrinter(CudaKernel):
                 self.put(slot, self.emit.constant(0, self.total))
             if self.shape.extents[2]:
                 self._multiply(places, totals)
+            height, columns = self.tile.fragment.rows, self.shape.extents[1]
             is_first = None if places.slice is None else self.test("eq", places.slice, 0)
-            with self.where(is_first):
-                self.open_columns(places)
-                self._finish(places, [self.get(slot, self.total) for slot in totals])
-                self.close_columns(places)
+            with self.where(is_first):  # all lanes of a warp, or none
+                results = Results(self, places, exchanges=exchanges(height, self.total.size_bytes, columns))
+                self.open_columns(results)
+                self._finish(results, [self.get(slot, self.total) for slot in totals])
+                self.close_columns(places, results)
         roles = self.roles()
         if self.job.part == "sums":
             roles = [Buffer("reads" if k in self.operands else "takes", b.element_bytes) for k, b in enumerate(roles)]
@@ -228,10 +235,10 @@ class ProductPrinter(CudaKernel):
     partial_bytes = 0
     """Of what blocks leave of columns."""
 
-    def open_columns(self, places: Places) -> None:
+    def open_columns(self, results: Results) -> None:
         """Before a lane's elements go on: nothing, unless something folds them."""
 
-    def close_columns(self, places: Places) -> None:
+    def close_columns(self, places: Places, results: Results) -> None:
         """Behind a lane's elements."""
 
     def combining(self, roles: Sequence[Buffer]) -> GridText | None:
@@ -320,29 +327,31 @@ class ProductPrinter(CudaKernel):
 
     # -- the result
 
-    def _finish(self, places: Places, totals: Sequence[Scalar]) -> None:
+    def _finish(self, results: Results, totals: Sequence[Scalar]) -> None:
         """Every lane's elements, those of a fragment together: first all that is read, then all that is written."""
-        elements = list(zip(places.of_lane(), totals, strict=True))
-        row, column = self.add(self.row, places.row), self.add(self.column, places.column)
-        count = self.tile.fragment.rows // 4
-        for first in range(0, len(elements), count):
-            found: list[tuple[Element, Scalar]] = []
-            for pair in range(first, first + count, 2):
-                (down, across), _ = elements[pair]
-                neighbours = self._neighbours(self.offset(row, down), self.offset(column, across), across)
-                found += [(one, total) for one, (_, total) in zip(neighbours, elements[pair : pair + 2], strict=True)]
-            for inside, together in groupby(found, lambda item: item[0].inside):
+        row, column = self.add(self.row, results.row), self.add(self.column, results.column)
+        for fragment in results.runs(totals):
+            found: list[Vector] = []
+            for run in fragment:
+                elements = self._neighbours(self.offset(row, run.down), self.offset(column, run.across), run)
+                if all(one.inside == elements[0].inside for one in elements):
+                    found.append(list(zip(elements, run.totals, strict=True)))
+                else:
+                    found += [[pair] for pair in zip(elements, run.totals, strict=True)]
+            for inside, together in groupby(found, lambda vector: vector[0][0].inside):
                 with self.where(inside):
                     self._store(list(together))
 
-    def _store(self, found: Sequence[tuple[Element, Scalar]]) -> None:
-        """What becomes of elements: first all that is read, then all that is written."""
+    def _store(self, found: Sequence[Vector]) -> None:
+        """What becomes of vectors of neighbours: first all that is read, then all that is written."""
         if self.job.part == "sums":
-            for element, total in found:
-                at = self.offset(self.scaled(self.split, self.job.size), element.position)
-                self.emit.store(total, self.address(self.partials, self.total, at))
+            for vector in found:
+                at = self.offset(self.scaled(self.split, self.job.size), vector[0][0].position)
+                start = self.address(self.partials, self.total, at)
+                for k, (_, total) in enumerate(vector):
+                    self.emit.store(total, self.address(start, self.total, k) if k else start)
             return
-        writes = [write for element, total in found for write in self.results(element, total)]
+        writes = [write for vector in found for write in self.results(vector)]
         for argument, value, position in writes:
             self.write(argument, value, position)
 
@@ -363,7 +372,8 @@ class ProductPrinter(CudaKernel):
                     self.put(slot, self.emit.add(self.get(slot, self.total), found))
             row, column = self.quotient(first, n), self.remainder(first, n)
             elements = [Element(row, self.offset(column, k), self.offset(first, k), None, k) for k in range(count)]
-            self._store([(element, self.get(slot, self.total)) for element, slot in zip(elements, totals, strict=True)])
+            sums = [self.get(slot, self.total) for slot in totals]
+            self._store([list(zip(elements, sums, strict=True))])
 
     def where(self, inside: str | None) -> AbstractContextManager[None]:
         """What is written inside is done by lanes whose element is one of the result.
@@ -372,19 +382,20 @@ class ProductPrinter(CudaKernel):
         """
         return self.perhaps(inside)
 
-    def _neighbours(self, row: str, column: str, across: int) -> list[Element]:
-        """Two elements next to each other in a row of the result."""
+    def _neighbours(self, row: str, column: str, run: Run) -> list[Element]:
+        """The elements of a run, next to each other in a row of the result; two, or as many as divide the row."""
         m, n, _ = self.shape.extents
         line = self.offset(self.scaled(self.matrix, m), row)
         start = self.scaled(line, n)
-        columns = [column, self.offset(column, 1)]
-        inside: list[str | None] = [None, None]
+        columns = [self.offset(column, k) for k in range(len(run.totals))]
+        inside: list[str | None] = [None] * len(columns)
         if m % self.tile.rows or n % self.tile.columns:
             is_row = self.test("ult", row, m)
-            first = self.both(is_row, self.test("ult", columns[0], n))
-            inside = [first, self.both(is_row, self.test("ult", columns[1], n)) if n % 2 else first]
+            first = self.both(is_row, self.test("ult", column, n))
+            rest = [self.both(is_row, self.test("ult", at, n)) if n % len(columns) else first for at in columns[1:]]
+            inside = [first, *rest]
         return [
-            Element(line, at, self.offset(start, at), condition, across + k)
+            Element(line, at, self.offset(start, at), condition, run.across + k)
             for k, (at, condition) in enumerate(zip(columns, inside, strict=True))
         ]
 
@@ -395,9 +406,9 @@ class ProductPrinter(CudaKernel):
             return product
         return self.emit.add(product, self.read(ADDED, self.dtype, element.position))
 
-    def results(self, element: Element, total: Scalar) -> list[Write]:
-        """What is stored of an element."""
-        return [(len(self.buffers) - 1, self.product_at(element, total), element.position)]
+    def results(self, vector: Vector) -> list[Write]:
+        """What is stored of neighbours."""
+        return [(len(self.buffers) - 1, self.product_at(*pair), pair[0].position) for pair in vector]
 
     def roles(self) -> list[Buffer]:
         """What is done with each buffer."""

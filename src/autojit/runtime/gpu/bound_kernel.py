@@ -203,7 +203,7 @@ def footprint(
     partials, errors = memory.scratch.partials(number), memory.errors
     if partials is not None:
         if isinstance(partials, Held):
-            found.append(_own("writes", partials.address, work.widest.partial_bytes))
+            found.append(_own("writes", partials.address, memory.binding.most(work.widest.partial_bytes)))
         else:
             found.append(_of_region("writes", partials))
     if errors is not None and (is_guarded or work.widest.reports):
@@ -220,7 +220,7 @@ def _access(
     region = memory.region(argument)
     if region is not None:
         return _of_region(effect, region)
-    size_bytes = size_of(argument)
+    size_bytes = memory.binding.most(size_of(argument))
     value = base_of(argument)
     if isinstance(value, Scratch):
         return _own(effect, address(argument), size_bytes)

@@ -35,7 +35,7 @@ from autojit.codegen.cuda.report import TOLD_BYTES
 from autojit.codegen.lowered import DeviceRun
 from autojit.core.errors import DeviceError
 from autojit.core.records import record
-from autojit.core.sizes import named_size
+from autojit.core.sizes import is_counted, named_size
 from autojit.ir.graph import Node, Value
 from autojit.runtime.gpu.bound_kernel import BoundKernel, footprint, parameter_keys
 from autojit.runtime.gpu.bound_launch import BoundLaunch, plan_grids
@@ -46,7 +46,7 @@ from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.moving import WORD_BYTES, Binding
 from autojit.runtime.gpu.order import Access
 from autojit.runtime.gpu.run_memory import RunMemory
-from autojit.runtime.gpu.works import Work, guarded, with_report, works_of
+from autojit.runtime.gpu.works import Work, guarded, offset_of, with_report, works_of
 
 GRAPH_FROM_LAUNCHES = 2
 """One alone is launched as it is, addresses that move being its parameters: a graph would need a second kernel."""
@@ -101,7 +101,7 @@ class DevicePlan:
             for number, (work, is_guarded) in enumerate(zip(works, are_guarded, strict=True))
         ]
         grids = self._grids(works, are_guarded, footprints)
-        self._is_graph = len(grids) >= GRAPH_FROM_LAUNCHES
+        self._is_graph = len(grids) >= GRAPH_FROM_LAUNCHES and not any(map(_is_counted, works))
         self._memory.lay_out(uses_table=self._is_graph)
         self._kernels = [
             BoundKernel(self._memory, work, number, is_guarded)
@@ -156,7 +156,7 @@ class DevicePlan:
                 mode=FIRST,
                 last_stream=self._home_stream,
                 mark=self._channel.mark() if has_memory else 0,
-                n_sizes=self._n_sizes,
+                n_sizes=self._n_sizes if self._is_graph else 0,
                 sizes=int(self._sizes.__array_interface__["data"][0]),
                 known_sizes=int(self._known.__array_interface__["data"][0]),
                 n_numbers=moving.n_numbers,
@@ -317,6 +317,12 @@ class DevicePlan:
             if last != self._home_stream:  # its memory goes back to who works there
                 self._device.use()
                 self._device.driver.synchronize(last)
+
+
+def _is_counted(work: Work) -> bool:
+    """Whether a size that the step counts decides how much a kernel does: a graph would be one for a single call."""
+    kernel, offsets = work.widest, map(offset_of, work.buffers)
+    return any(map(is_counted, (*kernel.sizes, *kernel.blocks, kernel.partial_bytes, *offsets)))
 
 
 def _prologue_row(function: int, parameters: int) -> LaunchWords:

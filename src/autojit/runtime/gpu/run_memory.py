@@ -37,7 +37,7 @@ class RunMemory:
         self.device = device
         self.uses_table = False
         self.moving = MovingBlock(binding, device)
-        self.scratch = RunScratch(works, self.hold, lambda size: binding.region(size, place))
+        self.scratch = RunScratch(works, self.hold, lambda size: binding.region(size, place), binding.most)
         self._arguments = list(chain.from_iterable(work.buffers for work in works))
         self._ignored = np.zeros(1, np.uint64)
         self.errors = self.hold(TOLD_BYTES) if any(work.widest.reports for work in works) else None
