@@ -12,6 +12,7 @@ from functools import cache
 import pytest
 
 from autojit.codegen.cuda.entry_point import entry_text
+from autojit.codegen.cuda.grid_function import MOST_REGISTERS
 from autojit.codegen.cuda.grid_loops import print_grid
 from autojit.codegen.cuda.machine import CUDA_MACHINE
 from autojit.codegen.cuda.target import CudaTarget
@@ -161,3 +162,18 @@ def test_all_samples_assemble(architecture: str, part: int) -> None:
         text for _, programs, _ in samples(part, values=False) for p in programs for text in entries(p, target)
     )
     assert not any(each.spilled_bytes for each in assemble(ptx_of(list(texts), architecture), architecture))
+
+
+@needs_ptxas
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
+def test_a_lane_of_many_places_takes_no_more_registers_than_it_is_told(architecture: str) -> None:
+    """An embedding of each of 64 steps: a lane looks up as many positions."""
+    steps = [
+        f"s{k}: i64[32, 1] = slice[starts=(0, {k}), stops=(32, {k + 1}), steps=(1, 1)](i); "
+        f"b{k}: i64[32, 128] = broadcast_to[shape=(32, 128)](s{k}); y{k}: f32[32, 128] = gather[axis=0](x, b{k});"
+        for k in range(64)
+    ]
+    results = ", ".join(f"y{k}" for k in range(64))
+    program = program_of(f"(x: f32[65, 128], i: i64[32, 64]) {{ {' '.join(steps)} return {results} }}")
+    for made in assemble(ptx_of(entries(program, CudaTarget(architecture, 132)), architecture), architecture):
+        assert made.registers <= MOST_REGISTERS and not made.spilled_bytes
