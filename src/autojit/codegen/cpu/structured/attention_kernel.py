@@ -220,8 +220,3 @@ class AttentionKernel(CpuKernel):
 
     def add_to(self, slot: str, value: Scalar) -> None:
         self.put(slot, self.fold.add(self.get(slot, self.dtype), value))
-
-
-def of_type(dtype: DType) -> bool:
-    """Whether the CPU has products of a dtype."""
-    return dtype.size_bytes in GFLOPS
