@@ -36,7 +36,7 @@ from autojit.ir.result_types import devices_differ
 from autojit.ops.views import ViewUpdate
 from autojit.tensor.memory_orders import outermost_first
 from autojit.tensor.node import Node, sequence_mark
-from autojit.tensor.state import carry, computes_at_once, grad_mode, holders, quietly, state
+from autojit.tensor.state import as_given, carry, computes_at_once, grad_mode, holders, quietly, state
 from autojit.tensor.storage import ElsewhereArray, SameMemory, Storage
 from autojit.tensor.tensor import (
     Tensor,
@@ -85,7 +85,7 @@ def in_place(
     if _write_directly(x, method, arguments, options):
         return x
     if type(x._array) is ElsewhereArray:
-        x._become(function(x, *arguments, **options))
+        x._become(as_given(function, x, *arguments, **options))
         return x
     mark = sequence_mark()
     old = _old(x)
@@ -96,7 +96,7 @@ def in_place(
         arguments = tuple([same if given is x else given for given in arguments])
         options = {name: same if given is x else given for name, given in options.items()}
     try:
-        new = function(old, *arguments, **options)
+        new = as_given(function, old, *arguments, **options)
     except Exception as error:
         trim(error)
         raise
@@ -223,8 +223,9 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
         new = cast(new, target.dtype)
     if found.device is not target.device and found.device != target.device and (found.ndim or found.device != CPU):
         raise devices_differ(method, (target, found), {"x": x, "result": new})
-    if state.layers:
-        state.layers[-1].replace(x, new, method, old, mark)
+    layers = state.layers
+    if layers:
+        layers[-1].replace(x, new, method, old, mark)
         return
     source = here()
     if state.mutation is not None:

@@ -10,6 +10,7 @@ from autojit.core.errors import UnsupportedDTypeError
 from autojit.dispatch.dispatch import apply, apply_single
 from autojit.dispatch.promotion import Number, as_operand, floating, floating_together, together
 from autojit.ir.op import Op
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 Unary = Callable[[Any], Tensor]
@@ -24,13 +25,23 @@ def op_of(name: str) -> Op:
 _ALL_KINDS = ("bool", "uint", "int", "float", "complex")
 
 
-def unary(name: str, floats: bool, doc: str) -> Unary:
-    """A function that is the op of its name; ``floats``: in the default float, where the operand is of integers."""
+def unary(name: str, floats: bool, doc: str, is_wide: bool = False) -> Unary:
+    """A function that is the op of its name.
+
+    Args:
+        floats: in the default float, where the operand is of integers.
+        is_wide: on devices it computes in float32 where mixed precision is on.
+    """
     op = op_of(name)
     accepted = _ALL_KINDS if floats else getattr(op, "accepts", _ALL_KINDS)
 
     def plain(input: Tensor) -> Tensor:
         return apply_single(op, floating(input, name) if floats else as_operand(input, name))
+
+    def wide(input: Tensor) -> Tensor:
+        if state.autocast is not None and state.autocast.is_on_device(input):
+            return state.autocast.full(plain, input)
+        return apply_single(op, floating(input, name))
 
     def picky(input: Tensor) -> Tensor:
         x = as_operand(input, name)
@@ -38,7 +49,7 @@ def unary(name: str, floats: bool, doc: str) -> Unary:
             raise UnsupportedDTypeError(f'"{name}" not implemented for {type_of(x).dtype}', {"input": x})
         return apply_single(op, x)
 
-    function = plain if accepted == _ALL_KINDS else picky
+    function = wide if is_wide else plain if accepted == _ALL_KINDS else picky
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Elementwise {doc}, in the operand's shape" + (

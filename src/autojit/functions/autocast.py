@@ -49,12 +49,22 @@ class Mode:
         is_on = _kind_among((*arguments, *options.values())) in dict(self.dtypes)
         return _call(function, arguments, options, float32 if is_on else None)
 
+    def is_on_device(self, *arguments: object) -> bool:
+        """Whether operands are on CUDA and the mode is on there: torch's lists for it are longer than for the CPU."""
+        kind = _kind_among(arguments)
+        return kind != CPU.type and kind in dict(self.dtypes)
+
     def full_on_devices(self, function: Callable[..., R], *arguments: object, **options: object) -> R:
         """Call a function with its floats in float32 on CUDA devices alone, and as it is on the CPU."""
-        kind = _kind_among((*arguments, *options.values()))
-        if kind == CPU.type or kind not in dict(self.dtypes):
-            return function(*arguments, **options)
-        return _call(function, arguments, options, float32)
+        if self.is_on_device(*arguments, *options.values()):
+            return self.full(function, *arguments, **options)
+        return function(*arguments, **options)
+
+    def lower_on_devices(self, function: Callable[..., R], *arguments: object, **options: object) -> R:
+        """Call a function with its floats in the narrower dtype on CUDA devices alone, and as it is on the CPU."""
+        if self.is_on_device(*arguments, *options.values()):
+            return self.lower(function, *arguments, **options)
+        return function(*arguments, **options)
 
 
 def _kind_among(given: Iterable[object]) -> str:
@@ -95,6 +105,11 @@ def in_full_precision(function: F) -> F:
 def in_full_precision_on_devices(function: F) -> F:
     """The function, which computes in float32 where mixed precision is on for CUDA: torch's list for it is longer."""
     return _converting(function, Mode.full_on_devices)
+
+
+def in_lower_precision_on_devices(function: F) -> F:
+    """The function, which computes in the narrower dtype where mixed precision is on for CUDA."""
+    return _converting(function, Mode.lower_on_devices)
 
 
 def in_lower_precision(function: F) -> F:

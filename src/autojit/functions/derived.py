@@ -20,7 +20,7 @@ from autojit.dispatch.declared import declared
 from autojit.dispatch.kernels import in_one_pass, in_one_step
 from autojit.dispatch.on_device import placed
 from autojit.dispatch.promotion import Number, Operand, as_operand, cast, floating, refuse_numbers, together
-from autojit.functions.autocast import in_full_precision, in_lower_precision
+from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices, in_lower_precision
 from autojit.functions.comparison import clamp, eq, isfinite, isnan, le, logical_and, logical_or, where
 from autojit.functions.elementwise import abs, add, clone, div, exp2, log1p, mul, pow, scaled, sub
 from autojit.functions.factories import finish
@@ -317,6 +317,7 @@ _SHORT_ROW = 24  # elements; up to here one pass over the differences is faster 
 
 @declared(method=False)
 @refuses("complex")
+@in_full_precision_on_devices
 def pdist(input: Tensor, p: float = 2) -> Tensor:
     """p-norm distances of every two rows: ``f[n, d] -> f[n (n - 1) / 2]``."""
     place = type_of(input).device
@@ -326,6 +327,7 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
 
 
 @declared(in_place="values", out=True)
+@in_full_precision_on_devices
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along an axis whose p-norm is above ``maxnorm``, scaled down to it."""
     if type_of(input).ndim < 2:

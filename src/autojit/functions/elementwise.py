@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _LITERALS = (int, float)
 _IN_ALL_FORMS = declared(in_place="values", out=True, lists=True)
+_WIDE = True  # on torch's list of what CUDA computes in float32 in mixed precision
 _OF_TENSORS = declared(in_place="values", out=True, numbers="none")
 
 
@@ -135,6 +136,8 @@ def fmod(input: Operand, other: Operand) -> Tensor:
 @declared(in_place="values", out=True, lists=True, wraps_around=True)
 def pow(input: Operand, exponent: Operand) -> Tensor:
     """``input ** exponent``, elementwise. Integers to negative integer powers are refused, as in torch."""
+    if state.autocast is not None and state.autocast.is_on_device(input, exponent):
+        return state.autocast.full(pow, input, exponent)
     if isinstance(exponent, NUMBERS) and isinstance(input, Tensor) and not hasattr(type(exponent), "as_operand"):
         if type(exponent) is int and exponent == 2 and input._array is not None and input._array.dtype.kind == "f":
             return square_op(input)
@@ -162,29 +165,29 @@ def float_power(input: Operand, exponent: Operand) -> Tensor:
 
 
 neg_op = unary("neg", False, "negative")
-exp = _IN_ALL_FORMS(unary("exp", True, "exponential"))
+exp = _IN_ALL_FORMS(unary("exp", True, "exponential", _WIDE))
 exp2 = declared(in_place="values", out=True)(unary("exp2", True, "power of two"))
-expm1 = _IN_ALL_FORMS(unary("expm1", True, "``exp(x) - 1``, accurate near 0"))
-log = _IN_ALL_FORMS(unary("log", True, "natural logarithm"))
-log2 = _IN_ALL_FORMS(unary("log2", True, "logarithm to base 2"))
-log10 = _IN_ALL_FORMS(unary("log10", True, "logarithm to base 10"))
-log1p = _IN_ALL_FORMS(unary("log1p", True, "``log(1 + x)``, accurate near 0"))
+expm1 = _IN_ALL_FORMS(unary("expm1", True, "``exp(x) - 1``, accurate near 0", _WIDE))
+log = _IN_ALL_FORMS(unary("log", True, "natural logarithm", _WIDE))
+log2 = _IN_ALL_FORMS(unary("log2", True, "logarithm to base 2", _WIDE))
+log10 = _IN_ALL_FORMS(unary("log10", True, "logarithm to base 10", _WIDE))
+log1p = _IN_ALL_FORMS(unary("log1p", True, "``log(1 + x)``, accurate near 0", _WIDE))
 sqrt = _IN_ALL_FORMS(unary("sqrt", True, "square root"))
-rsqrt = _IN_ALL_FORMS(unary("rsqrt", True, "reciprocal square root"))
+rsqrt = _IN_ALL_FORMS(unary("rsqrt", True, "reciprocal square root", _WIDE))
 sigmoid = _IN_ALL_FORMS(unary("sigmoid", True, "logistic function"))
 sin = _IN_ALL_FORMS(unary("sin", True, "sine"))
 cos = _IN_ALL_FORMS(unary("cos", True, "cosine"))
-tan = _IN_ALL_FORMS(unary("tan", True, "tangent"))
-asin = declared(aliases="arcsin", in_place="values", out=True, lists=True)(unary("asin", True, "inverse sine"))
-acos = declared(aliases="arccos", in_place="values", out=True, lists=True)(unary("acos", True, "inverse cosine"))
+tan = _IN_ALL_FORMS(unary("tan", True, "tangent", _WIDE))
+asin = declared(aliases="arcsin", in_place="values", out=True, lists=True)(unary("asin", True, "inverse sine", _WIDE))
+acos = declared(aliases="arccos", in_place="values", out=True, lists=True)(unary("acos", True, "inverse cosine", _WIDE))
 atan = declared(aliases="arctan", in_place="values", out=True, lists=True)(unary("atan", True, "inverse tangent"))
-sinh = _IN_ALL_FORMS(unary("sinh", True, "hyperbolic sine"))
-cosh = _IN_ALL_FORMS(unary("cosh", True, "hyperbolic cosine"))
+sinh = _IN_ALL_FORMS(unary("sinh", True, "hyperbolic sine", _WIDE))
+cosh = _IN_ALL_FORMS(unary("cosh", True, "hyperbolic cosine", _WIDE))
 tanh = _IN_ALL_FORMS(unary("tanh", True, "hyperbolic tangent"))
 asinh = declared(aliases="arcsinh", in_place="values", out=True)(unary("asinh", True, "inverse hyperbolic sine"))
 acosh = declared(aliases="arccosh", in_place="values", out=True)(unary("acosh", True, "inverse hyperbolic cosine"))
 atanh = declared(aliases="arctanh", in_place="values", out=True)(unary("atanh", True, "inverse hyperbolic tangent"))
-reciprocal = _IN_ALL_FORMS(unary("reciprocal", True, "reciprocal"))
+reciprocal = _IN_ALL_FORMS(unary("reciprocal", True, "reciprocal", _WIDE))
 square_op = unary("square", False, "square")
 abs = declared(aliases="absolute", in_place="values", out=True, lists=True, numpy="fabs")(
     unary("abs", False, "absolute value")

@@ -14,6 +14,7 @@ from autojit.core.wrapping import named
 from autojit.dispatch.declared import DECLARED
 from autojit.dispatch.promotion import Operand
 from autojit.history.op_node import rename_node
+from autojit.tensor.state import as_given
 from autojit.tensor.tensor import Tensor
 
 
@@ -47,7 +48,7 @@ def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., list[Any
 
     def of_lists(self: Sequence[Tensor], *arguments: object, **options: object) -> list[Any]:
         given = _by_tensor(name, (self, *arguments))
-        results = [function(*each, **options) for each in given]
+        results = [as_given(function, *each, **options) for each in given]
         second: Any = arguments[0] if arguments else None
         has_numbers = isinstance(second, list | tuple) and not isinstance(second[0], Tensor)
         if has_numbers and not name.endswith("_"):

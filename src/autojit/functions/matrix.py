@@ -12,7 +12,7 @@ from autojit.core.errors import ShapeError
 from autojit.dispatch.composite_nodes import in_one_node
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import all_together, cast
-from autojit.functions.autocast import in_full_precision, in_lower_precision
+from autojit.functions.autocast import in_full_precision, in_lower_precision, in_lower_precision_on_devices
 from autojit.functions.matrix_forms import complete_qr, completed
 from autojit.functions.refused_dtypes import refuses
 from autojit.functions.shape import Tensors, flip
@@ -212,12 +212,14 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
 
 
 @declared(in_place="values", out=True)
+@in_lower_precision_on_devices
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * mat @ vec``."""
     return ops.addmv(input, mat, vec, beta, alpha)
 
 
 @declared(in_place="values", out=True)
+@in_lower_precision_on_devices
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * outer(vec1, vec2)``; operands are promoted."""
     input, vec1, vec2 = all_together([input, vec1, vec2], "addr")

@@ -9,6 +9,7 @@ from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import UsageError
 from autojit.core.wrapping import named
 from autojit.dispatch.declared import Out, declared
+from autojit.functions.autocast import in_full_precision_on_devices
 from autojit.functions.elementwise import logaddexp, sub
 from autojit.functions.own_memory import own_memory
 from autojit.functions.reduction import ValuesIndices, _whole
@@ -18,6 +19,7 @@ from autojit.tensor.tensor import Tensor, type_of
 
 
 @declared(in_place="values", out=True)
+@in_full_precision_on_devices
 @own_memory
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running sum along ``dim``."""
@@ -25,6 +27,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
 
 
 @declared(in_place="values", out=True)
+@in_full_precision_on_devices
 @own_memory
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running product along ``dim``."""

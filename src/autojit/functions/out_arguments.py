@@ -25,7 +25,7 @@ from autojit.functions.memory import pinned
 from autojit.functions.method_forms import F, called_like, in_our_names, parameter_names
 from autojit.functions.other_memory import resize_
 from autojit.history.recording import shows_grad
-from autojit.tensor.state import grad_mode, state
+from autojit.tensor.state import as_given, grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
 
 
@@ -96,7 +96,7 @@ def _into(
     if rule.is_apart:
         _refuse_shared_memory(operands, places)
     with grad_mode(False):
-        found = function(*arguments, **options)
+        found = as_given(function, *arguments, **options)
     results = found if isinstance(found, tuple) else (found,)
     if len(results) != len(places):
         raise UsageError(f"{name}(): expected {len(results)} tensors in out=, got {len(places)}")

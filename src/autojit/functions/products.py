@@ -63,6 +63,8 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 @declared(out=True)
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Matrix times vector."""
+    if state.autocast is not None and state.autocast.is_on_device(input):
+        return state.autocast.lower(mv, input, vec)
     return rename_node(ops.mv(*_products("mv", input, vec)), "MvBackward0")
 
 

@@ -65,6 +65,8 @@ def _require_float(t: Tensor, what: str) -> None:
 @declared(out=True)
 def sum(input: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum over ``dim`` (all axes by default); integers and bools add up in int64."""
+    if state.autocast is not None and state.autocast.is_on_device(input):
+        return state.autocast.full(sum, input, dim, keepdim, dtype=dtype)
     if not keepdim and dtype is None and isinstance(input, Tensor):
         array = input._array
         if array is not None and array.dtype.kind in "fc" and (dim is None or type(dim) is int):
@@ -88,6 +90,7 @@ def _reduction_over(name: str, dim: Dims, ndim: int) -> Op:
 
 
 @declared(out=True)
+@in_full_precision_on_devices
 def prod(input: Operand, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Product over ``dim`` (all axes by default); integers and bools multiply in int64."""
     x = _whole(input, dtype, "prod")
@@ -331,6 +334,7 @@ def _max_or_min(input: Tensor, dim: Any, keepdim: bool, other: Tensor | None, wh
 
 
 @declared(out=True)
+@in_full_precision_on_devices
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """Log of the sum of exponentials over ``dim``, shifted by the largest element."""
     x = floating(input, "logsumexp")
@@ -339,6 +343,7 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
 
 
 @declared(out=True)
+@in_full_precision_on_devices
 def norm(
     input: Tensor, p: Real | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Tensor:
@@ -367,6 +372,7 @@ def _nuclear_norm(x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
 
 
 @declared()
+@in_full_precision_on_devices
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of the difference."""
     return norm(sub(input, other), p)

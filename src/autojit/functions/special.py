@@ -11,7 +11,7 @@ from autojit.core.errors import UsageError
 from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import Operand, cast, floating, floating_together, together
-from autojit.functions.autocast import in_full_precision, in_lower_precision
+from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices, in_lower_precision
 from autojit.functions.comparison import eq, where
 from autojit.functions.elementwise import div
 from autojit.functions.matrix_forms import one_triangle
@@ -31,7 +31,7 @@ def _of_floats(name: str, compute: Callable[[Tensor], Tensor], doc: str) -> Call
 
 erf = _IN_ALL_FORMS(_of_floats("erf", ops.erf, "The error function."))
 erfc = _IN_ALL_FORMS(_of_floats("erfc", ops.erfc, "``1 - erf(x)``, accurate for large ``x``."))
-erfinv = _IN_PLACE(_of_floats("erfinv", ops.erfinv, "The inverse of ``erf``."))
+erfinv = _IN_PLACE(in_full_precision_on_devices(_of_floats("erfinv", ops.erfinv, "The inverse of ``erf``.")))
 lgamma = _IN_ALL_FORMS(_of_floats("lgamma", ops.lgamma, "Logarithm of the absolute value of the gamma function."))
 digamma = _IN_PLACE(_of_floats("digamma", ops.digamma, "Derivative of ``lgamma``."))
 

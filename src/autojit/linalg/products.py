@@ -10,6 +10,7 @@ from autojit import ops
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import UsageError
 from autojit.dispatch.promotion import cast
+from autojit.functions.autocast import in_full_precision_on_devices
 from autojit.functions.derived import cross as vector_product
 from autojit.functions.method_forms import with_numpy_names
 from autojit.functions.products import matmul as matmul
@@ -103,6 +104,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
 
 
 @with_numpy_names
+@in_full_precision_on_devices
 def vector_norm(
     x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
@@ -111,6 +113,7 @@ def vector_norm(
 
 
 @with_numpy_names
+@in_full_precision_on_devices
 def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:

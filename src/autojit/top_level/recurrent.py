@@ -14,6 +14,7 @@ from typing import Any
 from autojit.core.errors import ShapeError
 from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
+from autojit.functions.autocast import in_lower_precision_on_devices
 from autojit.nn import functional as F
 from autojit.nn.module import Module
 from autojit.nn.rnn import GRU, LSTM, RNN, RNNBase
@@ -102,6 +103,7 @@ rnn_relu = _of_one_state("rnn_relu", "recurrent network with ReLU")
 
 
 @declared(method=False)
+@in_lower_precision_on_devices
 def lstm_cell(
     input: Tensor,
     hx: tuple[Tensor, Tensor],
@@ -124,6 +126,7 @@ def lstm_cell(
 
 
 @declared(method=False)
+@in_lower_precision_on_devices
 def gru_cell(
     input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> Tensor:
@@ -138,6 +141,7 @@ def gru_cell(
 
 
 @declared(method=False)
+@in_lower_precision_on_devices
 def rnn_tanh_cell(
     input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> Tensor:
@@ -146,6 +150,7 @@ def rnn_tanh_cell(
 
 
 @declared(method=False)
+@in_lower_precision_on_devices
 def rnn_relu_cell(
     input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> Tensor:

@@ -54,6 +54,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 
 
 @refuses("complex")
+@in_full_precision_on_devices
 def pdist(input: Tensor, p: float = 2) -> Tensor:
     """Distances between all pairs of rows, the upper triangle without its diagonal row by row."""
     if input.ndim != 2:

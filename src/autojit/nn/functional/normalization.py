@@ -92,6 +92,7 @@ def _narrowed(found: Tensor, input: Tensor) -> Tensor:
 
 @top_level
 @refuses("bool int")
+@in_full_precision_on_devices
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:

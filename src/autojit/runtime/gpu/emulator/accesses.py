@@ -80,6 +80,13 @@ class AccessTable:
         self._held_lanes = 0
         self._settled: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
 
+    def begin_again(self, least_stamp: int) -> None:
+        """All that was done is ordered before what follows; numbers may have begun again, so old ones are forgotten."""
+        if least_stamp < self._least:
+            for table in (self._writers[1], self._readers[1]):
+                table[:] = 0
+        self.begin(least_stamp, None)
+
     def note(self, rows: Ndarray, size: int, stamps: Ndarray, *, is_write: bool, is_atomic: bool) -> None:
         """Lanes touch pieces of the memory.
 

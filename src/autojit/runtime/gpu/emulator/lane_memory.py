@@ -178,7 +178,7 @@ class LaneMemory:
     def shared_begin(self, least_stamp: int) -> None:
         """What was done in shared memory before is ordered before all that follows."""
         if self.shared.table is not None:
-            self.shared.table.begin(least_stamp, None)
+            self.shared.table.begin_again(least_stamp)
 
     def fence(self, ix: Ndarray | None, is_of_block: bool) -> None:
         """Order what lanes did before what they do behind; within a block nothing here needs it."""
