@@ -6,7 +6,7 @@ Entries name a body (the text of a kernel, or a built-in of the plan runner) and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from functools import reduce
 
@@ -177,11 +177,40 @@ class DeviceFill:
 
 
 @record(eq=False)
+class Conditional:
+    """Work that a device does only if a byte of its own is set, or not set, or again as long as it is.
+
+    Args:
+        condition: the byte; work that repeats writes it.
+        work: in order.
+        repeats: it is done again and again.
+        is_negated: it is done if the byte is not set.
+    """
+
+    condition: Value | Offset | Scratch
+    work: tuple[DeviceWork, ...]
+    repeats: bool
+    is_negated: bool = False
+
+
+DeviceWork = Launch | DeviceCopy | DeviceFill | Conditional
+
+
+def simple_work(work: Iterable[DeviceWork]) -> Iterator[Launch | DeviceCopy | DeviceFill]:
+    """What is in some work, each item once."""
+    for item in work:
+        if isinstance(item, Conditional):
+            yield from simple_work(item.work)
+        else:
+            yield item
+
+
+@record(eq=False)
 class DeviceRun:
     """What a device does from one wait of the host to the next: the context of an entry ``@aj_device``."""
 
     device: Device
-    work: tuple[Launch | DeviceCopy | DeviceFill, ...]
+    work: tuple[DeviceWork, ...]
 
 
 @record(eq=False)

@@ -49,6 +49,18 @@ class Attending:
 
 
 @record
+class FewRows:
+    """Which folds of few long rows are made of folds of their parts (``passes.split_folds``)."""
+
+    rows: int
+    """As many keep the machine busy."""
+    elements: int
+    """Rows of no more are left whole."""
+    least: int
+    """Elements of a part."""
+
+
+@record
 class Machine:
     """The numbers of one machine, or of one kind of them where they differ little."""
 
@@ -83,7 +95,11 @@ class Machine:
     """Memory touched: below, independent kernels are not started together."""
     value_bytes: int = 0
     """What the host computes goes to kernels by value up to this size, and is copied above."""
+    turns_loops: bool = False
+    """Whether conditions of branches and loops may stay on the device, which then decides without the host."""
     attention: Attending | None = None
+    few_rows: FewRows | None = None
+    """None: kernels part rows among threads by themselves."""
     epilogue_expressions: int = 0
     """Loops of at most this many expressions over a product's elements become part of its kernel; 0: none do."""
 

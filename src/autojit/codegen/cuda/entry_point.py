@@ -139,9 +139,11 @@ class PartText:
         if kernel.partial_bytes:
             alone = "" if meets else "noalias "
             self._pass_on(f"ptr {GLOBAL}", f"{alone}align {PARTIAL_ALIGNMENT}", "partials")
-        if kernel.reports or kernel.tells:
+        if kernel.reports or kernel.tells or kernel.heeds:
             self.errors = self._pass_on(*errors)
-        if kernel.reports:
+        if kernel.decides:
+            self._pass_on("i64", "", "handle")
+        elif kernel.reports:
             self._pass_on("i64", "", "code")
         elif kernel.tells:
             self._pass_on(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "told")

@@ -7,7 +7,7 @@ shared either: how large it is, a call knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import Scratch
@@ -60,6 +60,7 @@ class RunScratch:
         hold: gives memory of the device for as long as the run.
         region: gives memory of open size.
         most: the most that a size can be, whatever the step counts.
+        repeated: the first and last kernel of each part that is done again and again.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class RunScratch:
         hold: Callable[[int], Held],
         region: Callable[[int], Region],
         most: Callable[[int], int],
+        repeated: Iterable[tuple[int, int]] = (),
     ) -> None:
         owners = _owners_of_partials(works)
         found: dict[Scratch | int, Need] = {}
@@ -78,6 +80,11 @@ class RunScratch:
             owner = owners[number]
             if owner is not None:
                 _extend(found, owner, most(work.widest.partial_bytes), number)
+        for first, last in repeated:  # memory from outside, or for what is outside, is needed in all turns
+            for what, need in found.items():
+                begins, ends = first <= need.first <= last, first <= need.last <= last
+                if begins != ends:
+                    found[what] = Need(need.size_bytes, min(need.first, first), max(need.last, last))
         fixed = {what: need for what, need in found.items() if not is_symbolic(need.size_bytes)}
         chosen, sizes = blocks_for(list(fixed.values()))
         held = [hold(size) for size in sizes]

@@ -8,18 +8,19 @@ choose as well, and that a right kernel does not notice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from autojit.core.records import record
 from autojit.ir.op import Ndarray
-from autojit.runtime.gpu.emulator.barriers import Barriers
+from autojit.runtime.gpu.emulator.barriers import Barriers, distinct
 from autojit.runtime.gpu.emulator.block_code import BlockFunction
 from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
 from autojit.runtime.gpu.emulator.graphs import Footprint
 from autojit.runtime.gpu.emulator.instructions import function_of
-from autojit.runtime.gpu.emulator.lane_memory import LaneMemory
+from autojit.runtime.gpu.emulator.lane_memory import LaneMemory, Lanes
 from autojit.runtime.gpu.emulator.memory import EmulatedMemory
 from autojit.runtime.gpu.emulator.ptx_text import WARP_OPERATIONS, FunctionText, Instruction, Module
 from autojit.runtime.gpu.emulator.special_registers import SpecialRegisters
@@ -52,6 +53,7 @@ class Launch:
         shared_bytes: that each block gets beyond what the kernel declares.
         seed: of a random order; None for the low order.
         is_cooperative: all blocks run at once.
+        conditions: of the graph that the launch is in, by their handles: the kernel sets them.
     """
 
     module: Module
@@ -64,6 +66,7 @@ class Launch:
     shared_bytes: int = 0
     seed: int | None = None
     is_cooperative: bool = False
+    conditions: dict[int, int] = field(default_factory=dict)
 
     @property
     def blocks(self) -> int:
@@ -118,6 +121,7 @@ class Wave:
         chance: np.random.Generator | None,
     ) -> None:
         self.module, self.function, self.function_number = launch.module, launch.function, launch.function_number
+        self.conditions = launch.conditions
         self.parameters, self.shared_bytes, self.chance = launch.parameters, launch.shared_bytes, chance
         per_block = int(np.prod(launch.extents, dtype=np.int64))
         self.block_count, self.threads_per_block = len(numbers), per_block
@@ -129,6 +133,7 @@ class Wave:
         self.places = self.threads % WARP
         self.warps = self.block_rows * -(-per_block // WARP) + self.threads // WARP
         self.warp_count = len(numbers) * -(-per_block // WARP)
+        self._warp_sizes = np.bincount(self.warps, minlength=self.warp_count)
         self.least_stamp, self._device = least_stamp, memory
         self.stamps = stamps_of(least_stamp, self.blocks, self.threads)
         self.special = SpecialRegisters(launch, self)
@@ -158,6 +163,15 @@ class Wave:
         return found
 
     # -- what blocks call
+
+    def set_condition(self, lanes: Lanes, handles: Ndarray, values: Ndarray, instruction: int) -> None:
+        """Lanes set conditions of the graph that runs."""
+        rows = zip(lanes.numbers, lanes.chosen(handles), lanes.chosen(values), strict=True)
+        for lane, handle, value in rows:
+            if int(handle) not in self.conditions:
+                detail = "the graph that runs has no condition of this handle"
+                self.memory.fail("wrong handle", detail, int(lane), instruction)
+            self.conditions[int(handle)] = int(value)
 
     def read(self, ix: Ndarray | None, numbers: tuple[int, ...]) -> list[Ndarray]:
         """Registers of the lanes that run."""
@@ -313,8 +327,8 @@ class Wave:
         """Nobody can run: let whole warps and whole blocks go on; whether there were any."""
         waiting = np.flatnonzero(self.state == AT_WARP)
         moved = False
-        for number in np.unique(self.at[waiting]):
-            moved |= self._warps_go_on(int(number), waiting[self.at[waiting] == number])
+        for number in distinct(self.at[waiting]):
+            moved |= self._warps_go_on(number, waiting[self.at[waiting] == number])
         return moved or self._blocks_go_on()
 
     def _warps_go_on(self, number: int, lanes: Ndarray) -> bool:
@@ -325,6 +339,8 @@ class Wave:
         if len(lanes) == self.count and operand in _WHOLE_WARPS:
             self._go_on_together(number, lanes, self.warps, self.warp_count)
             return True
+        if operand in _WHOLE_WARPS:
+            return self._whole_warps_go_on(number, lanes)
         masks = WarpGroup(self, lanes, np.arange(len(lanes)), len(lanes)).each(operand, "u4")
         own = np.uint32(1) << self.places[lanes].astype("u4")
         outside = np.flatnonzero(masks & own == 0)
@@ -342,6 +358,17 @@ class Wave:
         renumbered = np.cumsum(is_whole) - 1
         chosen = is_whole[rows]
         self._go_on_together(number, lanes[chosen], renumbered[rows[chosen]], int(is_whole.sum()))
+        return True
+
+    def _whole_warps_go_on(self, number: int, lanes: Ndarray) -> bool:
+        """The same where all lanes of a warp are waited for: counting them is enough."""
+        warps = self.warps[lanes]
+        is_whole = np.bincount(warps, minlength=self.warp_count) == self._warp_sizes
+        chosen = is_whole[warps]
+        if not chosen.any():
+            return False
+        renumbered = np.cumsum(is_whole) - 1
+        self._go_on_together(number, lanes[chosen], renumbered[warps[chosen]], int(is_whole.sum()))
         return True
 
     def _go_on_together(self, number: int, lanes: Ndarray, rows: Ndarray, count: int) -> None:
