@@ -43,7 +43,8 @@ class Attending:
     most_width: int | None
     """Elements of a key, and of a value; None: any number."""
     least_table_bytes: int = 0
-    """Scores of one matrix: smaller ones stay in a cache, where products and loops do as well."""
+    """Scores of one matrix: smaller ones stay in a cache, where products and loops do as well. In proportion more
+    where keys are wide."""
     least_bytes: int = 0
     """Scores of all matrices: more are not kept for the derivative, however small each matrix is."""
 
