@@ -45,6 +45,10 @@ class Attending:
     least_table_bytes: int = 0
     """Scores of one matrix: smaller ones stay in a cache, where products and loops do as well. In proportion more
     where keys are wide."""
+    usual_width: int = 1
+    """Elements of a key that ``least_table_bytes`` is about."""
+    causal_gain: int = 1
+    """A kernel computes about half of causal scores: that pays for computing them twice in tables this much smaller."""
     least_bytes: int = 0
     """Scores of all matrices: more are not kept for the derivative, however small each matrix is."""
 

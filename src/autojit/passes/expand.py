@@ -83,18 +83,11 @@ def has_kernels(known: Attending, op: Any, types: Sequence[TensorType]) -> bool:
     return is_there and _pays(known, op, q, k)
 
 
-USUAL_WIDTH = 64
-"""Elements of a key that `Attending.least_table_bytes` is about."""
-
-CAUSAL_GAIN = 8
-"""A kernel computes about half of causal scores: that pays for computing them twice in tables this much smaller."""
-
-
 def _pays(known: Attending, op: Any, q: TensorType, k: TensorType) -> bool:
     """Whether computing scores twice costs less than keeping them: not where a matrix of them stays in a cache."""
     table = q.shape[-2] * k.shape[-2] * q.dtype.size_bytes
-    kept = table * USUAL_WIDTH * (CAUSAL_GAIN if op.is_causal else 1)
-    is_large = kept >= known.least_table_bytes * max(q.shape[-1], USUAL_WIDTH)
+    kept = table * known.usual_width * (known.causal_gain if op.is_causal else 1)
+    is_large = kept >= known.least_table_bytes * max(q.shape[-1], known.usual_width)
     return is_large or table * prod(q.shape[:-2]) >= known.least_bytes
 
 

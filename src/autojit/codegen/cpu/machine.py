@@ -41,6 +41,8 @@ CPU_MACHINE = Machine(
         # 2,048 keys (16 MiB a matrix), 0.91 at 1,024, 1.15 at 512; 128 elements: 1.09 at 1,024. Causal, 64 elements:
         # 0.46 at 2,048, 0.57 at 1,024, 0.78 at 512, 0.85 at 400, 1.08 at 256.
         least_table_bytes=3 << 20,
+        usual_width=64,
+        causal_gain=8,
         least_bytes=32 << 20,  # what one step would keep beside everything else; no measurement is recorded
     ),
     batch_bytes=1 << 20,  # less costs more to fork than it brings
