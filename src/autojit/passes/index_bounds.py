@@ -70,8 +70,6 @@ class IndexBounds:
             return _of_table(op.eager())
         if op.name in ("argmax", "argmin"):
             return Bounds(0, node.inputs[0].type.shape[op.axes[0]])
-        if op.name == "packed_positions" and value is node.outputs[0]:  # zeros behind them
-            return Bounds(0, node.inputs[0].type.size)
         if op.name == "sort" and value is not node.outputs[0]:
             return Bounds(0, node.inputs[0].type.shape[op.axis])
         if isinstance(op, Gathering) or (isinstance(op, Reindex) and not isinstance(op, Pad)):

@@ -139,6 +139,7 @@ class PlanBuilder:
         start = self.memory.machine.aligned(self.memory.arenas.get(CPU, 0))
         self.scratch: dict[Scratch, int] = {}
         self.device_scratch: dict[Scratch, Any] = {}  # of devices: its memory
+        self.device_regions: dict[Scratch, int] = {}  # likewise, of symbolic size: the slot of its address
         self.open_scratch: dict[Scratch, int] = {}  # of symbolic size: the region
         self.open_bands: dict[BandEntry, int] = {}  # with local memory of symbolic size: the region
         self.before_local: dict[BandEntry, int] = {}  # bytes of scratch that workers have before a band's local memory
@@ -392,7 +393,7 @@ class PlanBuilder:
     def _other_argument(self, argument: Argument, slot: int) -> int:
         if isinstance(argument, Scratch):
             if argument.device != CPU:
-                return self._device_scratch(argument)
+                return self._device_scratch(argument, slot)
             if argument in self.open_scratch:
                 return self._in_region(self.open_scratch[argument], 0, slot)
             if argument.per_worker:
@@ -418,10 +419,16 @@ class PlanBuilder:
         assert isinstance(argument, Nested)
         return self._table(argument)
 
-    def _device_scratch(self, scratch: Scratch) -> int:
+    def _device_scratch(self, scratch: Scratch, slot: int) -> int:
+        size_bytes = self.most(scratch.size_bytes)
+        if is_symbolic(size_bytes):
+            region = self.device_regions.get(scratch)
+            if region is None:
+                region = self.device_regions[scratch] = self.region(size_bytes, scratch.device)
+            return self.region_word(region, slot)
         found = self.device_scratch.get(scratch)
         if found is None:
-            found = self.device_scratch[scratch] = arena_at(scratch.device, scratch.size_bytes)
+            found = self.device_scratch[scratch] = arena_at(scratch.device, size_bytes)
         return int(found.address)
 
     def _address(self, value: Value, offset: int, slot: int) -> int:

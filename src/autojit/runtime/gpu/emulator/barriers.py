@@ -33,6 +33,14 @@ def _operands(end: Instruction) -> tuple[Operand, Operand | None]:
     return operands[0], operands[1] if len(operands) > 1 else None
 
 
+def distinct(numbers: Ndarray) -> list[int]:
+    """The different ones in order; most often there is one, and looking costs less than sorting."""
+    if not len(numbers):
+        return []
+    least = int(numbers.min())
+    return [least] if least == int(numbers.max()) else [int(number) for number in np.unique(numbers)]
+
+
 class Barriers:
     """The barriers of a wave's blocks, looked at when nobody can run."""
 
@@ -40,11 +48,11 @@ class Barriers:
         self._wave, self._waiting = wave, waiting
         self._keys = np.zeros(len(waiting), "i8")
         self._needed = np.zeros(wave.block_count * _NUMBERS, "i8")
-        for number in np.unique(wave.at[waiting]):
+        for number in distinct(wave.at[waiting]):
             chosen = np.flatnonzero(wave.at[waiting] == number)
             lanes = waiting[chosen]
             group = WarpGroup(wave, lanes, np.arange(len(lanes)), len(lanes))
-            barrier, count = _operands(self._end(int(number)))
+            barrier, count = _operands(self._end(number))
             keys = wave.block_rows[lanes] * _NUMBERS + group.each(barrier, "u4").astype("i8") % _NUMBERS
             self._keys[chosen] = keys
             needed = np.full(len(lanes), wave.threads_per_block) if count is None else group.each(count, "u4")
@@ -69,8 +77,8 @@ class Barriers:
             return self._waiting[:0]
         lanes, keys = self._waiting[chosen], self._keys[chosen]
         self._refuse_different(lanes, keys)
-        for number in np.unique(self._wave.at[lanes]):
-            end = self._end(int(number))
+        for number in distinct(self._wave.at[lanes]):
+            end = self._end(number)
             if "red" in end.opcode:
                 here = self._wave.at[lanes] == number
                 self._reduce(end, lanes[here], keys[here])

@@ -15,7 +15,7 @@ import numpy as np
 
 from autojit.core.records import record
 from autojit.ir.op import Ndarray
-from autojit.runtime.gpu.emulator.barriers import Barriers
+from autojit.runtime.gpu.emulator.barriers import Barriers, distinct
 from autojit.runtime.gpu.emulator.block_code import BlockFunction
 from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
 from autojit.runtime.gpu.emulator.graphs import Footprint
@@ -133,6 +133,7 @@ class Wave:
         self.places = self.threads % WARP
         self.warps = self.block_rows * -(-per_block // WARP) + self.threads // WARP
         self.warp_count = len(numbers) * -(-per_block // WARP)
+        self._warp_sizes = np.bincount(self.warps, minlength=self.warp_count)
         self.least_stamp, self._device = least_stamp, memory
         self.stamps = stamps_of(least_stamp, self.blocks, self.threads)
         self.special = SpecialRegisters(launch, self)
@@ -326,8 +327,8 @@ class Wave:
         """Nobody can run: let whole warps and whole blocks go on; whether there were any."""
         waiting = np.flatnonzero(self.state == AT_WARP)
         moved = False
-        for number in np.unique(self.at[waiting]):
-            moved |= self._warps_go_on(int(number), waiting[self.at[waiting] == number])
+        for number in distinct(self.at[waiting]):
+            moved |= self._warps_go_on(number, waiting[self.at[waiting] == number])
         return moved or self._blocks_go_on()
 
     def _warps_go_on(self, number: int, lanes: Ndarray) -> bool:
@@ -338,6 +339,8 @@ class Wave:
         if len(lanes) == self.count and operand in _WHOLE_WARPS:
             self._go_on_together(number, lanes, self.warps, self.warp_count)
             return True
+        if operand in _WHOLE_WARPS:
+            return self._whole_warps_go_on(number, lanes)
         masks = WarpGroup(self, lanes, np.arange(len(lanes)), len(lanes)).each(operand, "u4")
         own = np.uint32(1) << self.places[lanes].astype("u4")
         outside = np.flatnonzero(masks & own == 0)
@@ -355,6 +358,17 @@ class Wave:
         renumbered = np.cumsum(is_whole) - 1
         chosen = is_whole[rows]
         self._go_on_together(number, lanes[chosen], renumbered[rows[chosen]], int(is_whole.sum()))
+        return True
+
+    def _whole_warps_go_on(self, number: int, lanes: Ndarray) -> bool:
+        """The same where all lanes of a warp are waited for: counting them is enough."""
+        warps = self.warps[lanes]
+        is_whole = np.bincount(warps, minlength=self.warp_count) == self._warp_sizes
+        chosen = is_whole[warps]
+        if not chosen.any():
+            return False
+        renumbered = np.cumsum(is_whole) - 1
+        self._go_on_together(number, lanes[chosen], renumbered[warps[chosen]], int(is_whole.sum()))
         return True
 
     def _go_on_together(self, number: int, lanes: Ndarray, rows: Ndarray, count: int) -> None:
