@@ -2,7 +2,7 @@
 
 ``view_update`` becomes its chain of updates, views between complex numbers and pairs their parts, ops that hold graphs
 the ops of these; matrix products of halves, integers and bool are computed in a type that has a GEMM; sums of halves
-accumulate in float32. Attention becomes its composite where the machine has no kernels for it.
+accumulate in float32. Attention becomes its composite where the machine has no kernels for it, or they do not pay.
 """
 
 from __future__ import annotations
@@ -83,14 +83,19 @@ def has_kernels(known: Attending, op: Any, types: Sequence[TensorType]) -> bool:
     return is_there and _pays(known, op, q, k)
 
 
-def _pays(known: Attending, op: Any, q: TensorType, k: TensorType) -> bool:
-    """Whether computing scores twice costs less than keeping them: not where a matrix of them stays in a cache.
+USUAL_WIDTH = 64
+"""Elements of a key that `Attending.least_table_bytes` is about."""
 
-    A kernel computes about half of causal scores, which pays for them from a half of the length on.
-    """
+CAUSAL_GAIN = 8
+"""A kernel computes about half of causal scores: that pays for computing them twice in tables this much smaller."""
+
+
+def _pays(known: Attending, op: Any, q: TensorType, k: TensorType) -> bool:
+    """Whether computing scores twice costs less than keeping them: not where a matrix of them stays in a cache."""
     table = q.shape[-2] * k.shape[-2] * q.dtype.size_bytes
-    scale = 4 if op.is_causal else 1
-    return scale * table >= known.least_table_bytes or table * prod(q.shape[:-2]) >= known.least_bytes
+    kept = table * USUAL_WIDTH * (CAUSAL_GAIN if op.is_causal else 1)
+    is_large = kept >= known.least_table_bytes * max(q.shape[-1], USUAL_WIDTH)
+    return is_large or table * prod(q.shape[:-2]) >= known.least_bytes
 
 
 ATTENTION = ("attention", "attention_adjoint")

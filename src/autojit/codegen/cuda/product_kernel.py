@@ -25,12 +25,13 @@ from autojit.codegen.cuda.product_fragments import Places
 from autojit.codegen.cuda.product_operands import Stored, Strided, Supply
 from autojit.codegen.cuda.product_pipeline import Pipeline
 from autojit.codegen.cuda.product_results import Results, Run, exchanges
+from autojit.codegen.cuda.product_shelves import Shelf
 from autojit.codegen.cuda.product_steps import Totals, steps_of
 from autojit.codegen.cuda.product_tiles import TENSOR_CAPABILITY, Tile
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import Buffer, GridText
-from autojit.codegen.scalar import Scalar, is_half
+from autojit.codegen.scalar import Scalar, is_half, register_type
 from autojit.core.dtypes import DType, float32
 from autojit.core.records import record
 from autojit.core.sizes import is_symbolic, surely_less, typical
@@ -219,10 +220,12 @@ class ProductPrinter(CudaKernel):
             if self.shape.extents[2]:
                 self._multiply(places, totals)
             height, columns = self.tile.fragment.rows, self.shape.extents[1]
-            results = Results(self, places, exchanges=exchanges(height, self.total.size_bytes, columns))
-            self.open_columns(results)
-            self._finish(results, [self.get(slot, self.total) for slot in totals])
-            self.close_columns(places, results)
+            is_first = None if places.slice is None else self.test("eq", places.slice, 0)
+            with self.where(is_first):  # all lanes of a warp, or none
+                results = Results(self, places, exchanges=exchanges(height, self.total.size_bytes, columns))
+                self.open_columns(results)
+                self._finish(results, [self.get(slot, self.total) for slot in totals])
+                self.close_columns(places, results)
         roles = self.roles()
         if self.job.part == "sums":
             roles = [Buffer("reads" if k in self.operands else "takes", b.element_bytes) for k, b in enumerate(roles)]
@@ -282,19 +285,45 @@ class ProductPrinter(CudaKernel):
 
     def _multiply(self, places: Places, totals: Totals) -> None:
         tile, choice, k = self.tile, self.job.choice, self.shape.extents[2]
-        steps = -(-typical(choice.chunk) // tile.depth)
+        steps = -(-typical(choice.chunk) // tile.turn_depth)
         stages = tile.stages if is_symbolic(k) else min(tile.stages, steps)
         supplies = [
             Supply(self, number, stored, self.dtype, lines=lines, stages=stages, tile=tile, copies=self.job.copies)
             for number, stored, lines in zip(self.operands, self.stored(), (tile.rows, tile.columns), strict=True)
         ]
-        pipeline = Pipeline(self, (supplies[0], supplies[1]), stages, self._origins(), (self.row, self.column))
+        tiles = self.row, self.column
+        pipeline = Pipeline(self, (supplies[0], supplies[1]), stages, self._origins(), tiles, places.slice)
         way = steps_of(tile.fragment)(self, self.dtype, places, supplies[0].shelf, supplies[1].shelf)
-        if choice.splits == 1:
-            pipeline.run(way, totals, 0, k)
-            return
-        first = self.scaled(self.split, choice.chunk)
-        pipeline.run(way, totals, first, self.at_most(self.offset(first, choice.chunk), k))
+        first: Operand = 0
+        stop: Operand = k
+        if choice.splits > 1:
+            first = self.scaled(self.split, choice.chunk)
+            stop = self.at_most(self.offset(first, choice.chunk), k)
+        pipeline.run(way, totals, first, stop)
+        if places.slice is not None:
+            shelves = [supply.shelf for supply in supplies]
+            self._add_slices(places.slice, totals, max(shelves, key=lambda s: s.size), stages)
+
+    def _add_slices(self, own: str, totals: Totals, shelf: Shelf, stages: int) -> None:
+        """Sums of all slices, in their order, become those of the first; operands leave them their shared memory."""
+        count, threads, kind = self.tile.slices, self.tile.slice_threads, register_type(self.total)
+        elements = (count - 1) * threads * len(totals)
+        has_room = stages * count * shelf.size * self.dtype.size_bytes >= elements * self.total.size_bytes
+        base = shelf.base if has_room else self.shared(kind, elements)
+        thread, each = self.remainder(self.thread, threads), threads * len(totals)
+        self.barrier()
+        with self.when(self.test("ne", own, 0)):
+            first = self.offset(self.scaled(self.sub(own, 1), each), thread)
+            for k, slot in enumerate(totals):
+                at = self.offset(first, k * threads)
+                self.emit.store(self.get(slot, self.total), self.address(base, self.total, at))
+        self.barrier()
+        with self.when(self.test("eq", own, 0)):
+            for number in range(count - 1):
+                for k, slot in enumerate(totals):
+                    at = self.offset(thread, number * each + k * threads)
+                    other = self.emit.load(self.address(base, self.total, at), self.total)
+                    self.put(slot, self.emit.add(self.get(slot, self.total), other))
 
     # -- the result
 

@@ -24,7 +24,7 @@ from autojit.codegen.lowered import (
     simple_work,
 )
 from autojit.core.device import CPU, Device
-from autojit.core.sizes import is_symbolic
+from autojit.core.sizes import is_counted, is_symbolic
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value, values_of
 from autojit.ops.scan_steps import Scan
@@ -59,6 +59,7 @@ class UnrolledScan:
         ]
         arena = self.memory.arenas.get(self.device, 0)
         self.temporaries = Scratch(arena, per_worker=False, device=self.device)
+        self.regions = [self._scratch(size_bytes) for size_bytes in self.memory.regions]
         carried = kernel.node.outputs[: op.carries]
         self.others = [self._scratch(value.type.size_bytes) for value in carried]
         self.partials = {item: self._partials(item) for item in simple_work(self.work) if isinstance(item, Launch)}
@@ -179,18 +180,20 @@ class _Places(MovedWork):
         if home in scan.results:
             k = scan.results[home]
             return self.written[k] if k < first else scan.slice(outputs[k], self.turn)
+        if home in scan.memory.region_of:
+            return Offset(scan.regions[scan.memory.region_of[home]], 0, value.type.size_bytes)
         return Offset(scan.temporaries, scan.memory.offsets[home], value.type.size_bytes)
 
 
 def unrolled_scan(kernel: NestedKernel, body: LoweredStep) -> UnrolledScan | None:
     """A scan whose turns a device does without the host; None: it takes part.
 
-    It does where the body asks it for something, where what moves from turn to turn is in its memory, and where the
-    number of turns is not known, or where a slice is.
+    It takes part where the body asks it for something, where what moves from turn to turn is in its memory, and where
+    the number of turns is not known, or the step counts how large something is.
     """
     op = kernel.node.op
     values = (*kernel.operands, *kernel.node.outputs, *values_of(body.schedule.graph))
-    if not isinstance(op, Scan) or is_symbolic(op.length) or any(is_symbolic(value.type.size) for value in values):
+    if not isinstance(op, Scan) or is_symbolic(op.length) or any(is_counted(value.type.size) for value in values):
         return None
     parts = [entry.arguments[0] for entry in body.single_entries()]
     if not parts or not all(isinstance(part, DeviceRun) for part in parts):

@@ -17,7 +17,7 @@ from autojit.codegen.cpu.products import gemm
 from autojit.codegen.function_text import Operand
 from autojit.codegen.philox import block
 from autojit.codegen.scalar import Scalar
-from autojit.core.dtypes import DType, bool_, float32, int64, uint64
+from autojit.core.dtypes import bool_, float32, int64, uint64
 from autojit.core.records import record
 
 QUERIES = 256
@@ -220,8 +220,3 @@ class AttentionKernel(CpuKernel):
 
     def add_to(self, slot: str, value: Scalar) -> None:
         self.put(slot, self.fold.add(self.get(slot, self.dtype), value))
-
-
-def of_type(dtype: DType) -> bool:
-    """Whether the CPU has products of a dtype."""
-    return dtype.size_bytes in GFLOPS
