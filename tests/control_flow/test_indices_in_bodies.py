@@ -67,3 +67,44 @@ def test_values_and_gradients_are_those_of_eager_mode(look: Body, way: Callable[
         i = aj.tensor([1, 0])
         for made, expected in zip(aj.jit(step)(x, i), step(x, i), strict=True):
             np.testing.assert_allclose(made.numpy(), expected.numpy(), rtol=1e-6)
+
+
+SHOWN: dict[str, Callable[[Any], Any]] = {
+    "row": lambda w: w[0],
+    "rows": lambda w: w[1:].sum(0),
+    "column": lambda w: w[:, 1].sum(),
+    "new axis": lambda w: w[None, 2].squeeze(0),
+    "turned": lambda w: w.t()[:, 0],
+}
+
+
+def shown_in_turns(shown: Callable[[Any], Any], x: Any, w: Any) -> Any:
+    return aj.scan(lambda c, k: ((c * shown(w)).sin(), c), x, aj.arange(3))[0].sum()
+
+
+def shown_while(shown: Callable[[Any], Any], x: Any, w: Any) -> Any:
+    return aj.while_loop(lambda n, c: n < 3, lambda n, c: (n + 1, (c * shown(w)).sin()), (aj.tensor(0), x))[1].sum()
+
+
+def shown_in_a_branch(shown: Callable[[Any], Any], x: Any, w: Any) -> Any:
+    return aj.cond(x.sum() > 0, lambda x: (x * shown(w)).sin(), lambda x: x * 2, (x,)).sum()
+
+
+@pytest.mark.parametrize("way", [shown_in_turns, shown_while, shown_in_a_branch], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
+def test_views_of_what_is_outside_have_second_derivatives(shown: Callable[[Any], Any], way: Callable[..., Any]) -> None:
+    """Those of the loop written out, eager and compiled; compiled they raised `ShapeError` (``w[0]`` in a loop)."""
+
+    def plainly(x: Any, w: Any) -> Any:
+        for _ in range(1 if way is shown_in_a_branch else 3):
+            x = (x * shown(w)).sin()
+        return x.sum()
+
+    def second(f: Callable[..., Any]) -> Callable[[Any], Any]:
+        return aj.func.grad(lambda w: aj.func.grad(f, argnums=1)(x, w).square().sum())
+
+    x, w = aj.linspace(0.5, 1, 3), aj.linspace(0.1, 1, 9).reshape(3, 3)
+    expected = second(plainly)(w).numpy()
+    looped = second(lambda x, w: way(shown, x, w))
+    for f in (looped, aj.jit(looped)):
+        np.testing.assert_allclose(f(w).numpy(), expected, rtol=1e-4, atol=1e-5)

@@ -19,7 +19,9 @@ def one_node(found: Tensor, input: Tensor, name: str) -> Tensor:
     view = found._view
     if found is input or view is None or view.base is None or found._grad_fn is None or not state.grad_enabled:
         return found
-    chain = view.chain if view.base is input else view.chain[len(input._view.chain) if input._view is not None else 0 :]
+    # in the body of a loop ``found`` may show what stands there for ``input``, whose own base is outside
+    shares_base = input._view is not None and input._view.base is view.base
+    chain = view.chain[len(input._view.chain) :] if input._view is not None and shares_base else view.chain
     edge = edge_of(input)
     if edge is not None and chain:
         op: Op = chain[0] if len(chain) == 1 else ViewChain(chain)

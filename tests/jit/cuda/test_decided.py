@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.codegen.cuda import joined_plan
 from autojit.runtime.gpu.emulator.driver import EmulatedDriver
 from tests.emulated import emulated_cuda, fresh_driver
 
@@ -152,6 +153,21 @@ def test_what_a_device_cannot_decide_is_the_hosts() -> None:
                     np.testing.assert_array_equal(mine, theirs)
             finally:
                 driver.version = before
+
+
+def test_large_kernels_of_a_turn_may_come_behind_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small kernels share a launch, which may be in front of what has one of its own."""
+    monkeypatch.setattr(joined_plan, "_joins", lambda facts, processors: facts.blocks == 1)
+
+    @aj.jit
+    def step(n: aj.Tensor, c: aj.Tensor) -> Any:
+        return aj.while_loop(lambda n, c: n < 3, lambda n, c: (n + 1, c * 2 + 1), (n, c))
+
+    large = aj.zeros(6000, device="cuda")
+    for start in (1, 0, 3):
+        turns, found = step(aj.tensor(start, device="cuda"), large)
+        assert int(turns) == 3
+        assert np.unique(found.cpu().numpy()).tolist() == [2 ** (3 - start) - 1]
 
 
 def test_bodies_go_with_their_step() -> None:

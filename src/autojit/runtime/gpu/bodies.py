@@ -114,7 +114,7 @@ class BoundBody:
 
     def node(self, after: tuple[int, ...]) -> ConditionalNode:
         """It in a graph, behind the launch that sets the condition."""
-        setters = [self.first, *(item for item in self.items[-1:] if self.repeats and isinstance(item, BoundLaunch))]
+        setters = [self.first, *(item for item in self.items if isinstance(item, BoundLaunch))]
         handles = tuple(word for launch in setters for word in launch.handles())
         return ConditionalNode(nodes_of(self.items), self.repeats, handles, after)
 
