@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,6 +18,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import hypothesis
 import numpy as np
 
+from autojit.tensor.state import state
 from tests import devices
 
 hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None, max_examples=30, database=None)
@@ -77,3 +79,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def rng() -> np.random.Generator:
     """A generator that draws the same numbers in every run."""
     return np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def no_layer_is_left() -> Iterator[None]:
+    """While a ``Variable`` lives, a thread records differently, and slower. One in a cycle (a jitted function is one)
+    lives until the next collection; one that a collection leaves is kept by something of autojit's, and changes what
+    comes after.
+    """
+    yield
+    if state.layers:
+        gc.collect()
+        assert not state.layers

@@ -104,14 +104,15 @@ def _row(program: str, one: BoundLaunch, text: str) -> dict[str, Any]:
 
 def _print(driver: IdleDriver, name: str, run: Callable[[], object]) -> None:
     """One line for each kernel that a program launches."""
-    rows: list[dict[str, Any]] = []
-    with _recording(lambda one, text: rows.append(_row(name, one, text))):
+    bound: list[tuple[BoundLaunch, str]] = []  # how many blocks open sizes ask for is known when they have run
+    with _recording(lambda one, text: bound.append((one, text))):
         try:
             with redirect_stdout(StringIO()):
                 run()
         except Exception as error:
             print(json.dumps({"program": name, "stopped": f"{type(error).__name__}: {error}"}))
-    for row in rows:
+    for one, text in bound:
+        row = _row(name, one, text)
         print(json.dumps(row | told(driver.accesses.get(row["ptx"]))), flush=True)
 
 

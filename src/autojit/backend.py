@@ -55,7 +55,12 @@ def cuda_backend() -> Backend:
     from autojit.codegen.cuda.lower import lower as lower_for_devices
     from autojit.codegen.cuda.machine import CUDA_MACHINE
     from autojit.codegen.cuda.target import CudaTarget
-    from autojit.runtime.gpu.devices import cuda_device
+    from autojit.runtime.gpu.devices import cuda_device, find_driver
+    from autojit.runtime.gpu.driver import CONDITIONS_FROM
+
+    driver = find_driver()
+    decides = driver is not None and driver.version >= CONDITIONS_FROM
+    machine = replace(CUDA_MACHINE, turns_loops=True) if decides else CUDA_MACHINE
 
     def on_host(schedule: Schedule, kernels: Sequence[Kernel], shared: Shared, lower_inner: LowerInner) -> LoweredStep:
         return lower_some(schedule, cached_host_target(), kernels, shared, lower_inner)
@@ -66,12 +71,12 @@ def cuda_backend() -> Backend:
     def target() -> CudaTarget:
         return replace(cuda_device(0).target, rounds_operands=may_round_operands())
 
-    return Backend(CUDA_MACHINE, target, lambda dtypes: None, lowered, build_executable)
+    return Backend(machine, target, lambda dtypes: None, lowered, build_executable)
 
 
 _BACKENDS: dict[str, Backend] = {CPU.type: cpu_backend()}
 _MAKERS: dict[str, Callable[[], Backend]] = {"cuda": cuda_backend}
-"""Of those that are made when they are first needed."""
+"""Of those that are made when they are needed: the process's driver may be another one then, in tests."""
 
 
 @contextmanager
@@ -101,7 +106,7 @@ def backend_of(graph: Graph) -> Backend:
     kind = places[0].type if places else CPU.type
     found = _BACKENDS.get(kind)
     if found is None and kind in _MAKERS:
-        found = _BACKENDS[kind] = _MAKERS[kind]()
+        found = _MAKERS[kind]()
     if found is None:
         raise DeviceError(f"no steps are compiled for device '{places[0]}'", {"known": ", ".join(_BACKENDS)})
     return found

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from autojit.backend import backend_of
+from autojit.backend import Backend, backend_of
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.collector_pause import uncollected
-from autojit.core.errors import SpecializeSize
+from autojit.core.errors import HostDecides
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.machine import Machine
 from autojit.core.records import record
@@ -17,7 +18,6 @@ from autojit.core.undivided_work import undivided
 from autojit.ir.graph import Graph
 from autojit.passes.pipeline import optimize
 from autojit.runtime.executable import Executable
-from autojit.schedule.counts import counted_by, is_counting
 from autojit.schedule.forms import KnownForms
 from autojit.schedule.kinds import product_dtypes
 from autojit.schedule.schedule import Schedule, schedule
@@ -58,34 +58,42 @@ def compile(
     """
     with undivided, uncollected(), headroom():
         backend = backend_of(graph)
-        machine = backend.machine
-        if not machine.counts_sizes:
-            refuse_counted_sizes(graph, machine)
-        kept = tuple((fixed_outputs or {}) if lasting is None else lasting)
-        times = [time.perf_counter()]
-        optimized = optimize(graph, machine)
-        backend.begin(product_dtypes(optimized, machine))
-        times.append(time.perf_counter())
-        late_interrupts.poll()
-        plan = schedule(optimized, machine, donated, kept, forms)
-        times.append(time.perf_counter())
-        late_interrupts.poll()
-        lowered = backend.lower(plan, backend.target())
-        times.append(time.perf_counter())
-        late_interrupts.poll()
-        executable = backend.build(lowered, fixed_inputs or {}, fixed_outputs or {}, kept)
-        times.append(time.perf_counter())
-        stages = ("passes", "schedule", "lower", "native")
-        elapsed = {name: after - before for name, before, after in zip(stages, times, times[1:], strict=False)}
-        return Compiled(optimized, plan, lowered, executable, elapsed)
+        how = donated, fixed_inputs or {}, fixed_outputs or {}, lasting, forms
+        try:
+            return _compiled(graph, backend, backend.machine, *how)
+        except HostDecides:
+            return _compiled(graph, backend, replace(backend.machine, turns_loops=False), *how)
 
 
-def refuse_counted_sizes(graph: Graph, machine: Machine) -> None:
-    """Ask for the values of the sizes that a graph counts.
+def _compiled(
+    graph: Graph,
+    backend: Backend,
+    machine: Machine,
+    donated: Mapping[int, int] | None,
+    fixed_inputs: Mapping[int, int],
+    fixed_outputs: Mapping[int, int],
+    lasting: Collection[int] | None,
+    forms: KnownForms | None,
+) -> Compiled:
+    """See `compile`; passes and schedule are told of this machine.
 
     Raises:
-        SpecializeSize: there are some.
+        HostDecides: it was taken to turn loops that it cannot turn.
     """
-    names = dict.fromkeys(counted_by(node) for node in graph.nodes if is_counting(node))
-    if names:
-        raise SpecializeSize(tuple(names), f"steps on {machine.kind} do not go on with sizes that they count")
+    kept = tuple(fixed_outputs if lasting is None else lasting)
+    times = [time.perf_counter()]
+    optimized = optimize(graph, machine)
+    backend.begin(product_dtypes(optimized, machine))
+    times.append(time.perf_counter())
+    late_interrupts.poll()
+    plan = schedule(optimized, machine, donated, kept, forms)
+    times.append(time.perf_counter())
+    late_interrupts.poll()
+    lowered = backend.lower(plan, backend.target())
+    times.append(time.perf_counter())
+    late_interrupts.poll()
+    executable = backend.build(lowered, fixed_inputs, fixed_outputs, kept)
+    times.append(time.perf_counter())
+    stages = ("passes", "schedule", "lower", "native")
+    elapsed = {name: after - before for name, before, after in zip(stages, times, times[1:], strict=False)}
+    return Compiled(optimized, plan, lowered, executable, elapsed)

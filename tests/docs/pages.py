@@ -5,6 +5,7 @@ A page that wants environment variables says so in a comment: ``<!-- runs with N
 
 from __future__ import annotations
 
+import builtins
 import doctest
 import os
 import re
@@ -40,11 +41,12 @@ def run_plain(page: Path, line: int, code: str, namespace: dict[str, object]) ->
 
 
 def run_session(page: Path, line: int, code: str, namespace: dict[str, object]) -> None:
-    """Run a block of ``>>>`` prompts and compare what it prints."""
+    """Run a block of ``>>>`` prompts and compare what it prints; nothing stays in ``_``, not even a Variable."""
     test = doctest.DocTestParser().get_doctest(code, namespace, page.name, str(page), line)
     report: list[str] = []
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     runner.run(test, out=report.append, clear_globs=False)
+    vars(builtins).pop("_", None)
     namespace.update(test.globs)
     assert runner.failures == 0, "".join(report)
 

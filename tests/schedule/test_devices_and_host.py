@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 import autojit as aj
 from autojit import nn
-from autojit.backend import compiling_by, cpu_backend
 from autojit.core.device import CPU
 from autojit.schedule.kernels import CopyKernel, Kernel, device_of
 from autojit.testing import second_device
@@ -94,16 +92,3 @@ def test_what_the_host_makes_of_results_comes_behind_and_splits_only_what_waits_
     first, second = step(x)
     assert (first.tolist(), second.tolist()) == ([1.0, 3.0, 7.0, 13.0], [0.0, 7.0, 14.0, 21.0])
     assert runs_of(step.steps()[0]) <= 2
-
-
-def test_what_steps_count_is_decided_by_python_where_sizes_are_fixed(there: str) -> None:
-    here = cpu_backend()
-    fixed = replace(here, machine=replace(here.machine, kind=there, counts_sizes=False))
-
-    @aj.jit
-    def step(x: aj.Tensor) -> aj.Tensor:
-        return x[x > 0].sum() * 2
-
-    with compiling_by(fixed, there):
-        for values in ([1.0, -1.0, 2.0], [3.0, -2.0, 4.0], [1.0, 2.0, 3.0]):
-            assert step(aj.tensor(values, device=there)).item() == 2 * sum(v for v in values if v > 0)

@@ -12,6 +12,7 @@ from typing import Any
 
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.module_text import ModuleText
+from autojit.codegen.philox import block
 from autojit.codegen.piecewise import arms, below, is_whole, shared_walk
 from autojit.codegen.scalar import Scalar, register_type
 from autojit.codegen.walk import Walk
@@ -198,14 +199,9 @@ class ExpressionPrinter(KernelFunction):
     def _random_word(self, seed: Scalar, offset: Scalar, position: Scalar) -> Scalar:
         """Word ``position % 4`` of the Philox block of counter ``offset + position // 4`` (see ``ops.random``)."""
         emit = self.emit
-        half = emit.constant(32, uint64)
         wide = Scalar(position.text, uint64)
-        counter = emit.add(Scalar(offset.text, uint64), emit.shift_right(wide, emit.constant(2, uint64)))
-        zero = emit.constant(0, uint32)
-        counters = (emit.cast(counter, uint32), emit.cast(emit.shift_right(counter, half), uint32), zero, zero)
-        key = Scalar(seed.text, uint64)
-        keys = (emit.cast(key, uint32), emit.cast(emit.shift_right(key, half), uint32))
-        words = emit.philox(counters, keys)
+        number = emit.add(Scalar(offset.text, uint64), emit.shift_right(wide, emit.constant(2, uint64)))
+        words = block(emit, Scalar(seed.text, uint64), number)
         which = emit.bitwise_and(emit.cast(wide, uint32), emit.constant(3, uint32))
         value = words[3]
         for k in (2, 1, 0):

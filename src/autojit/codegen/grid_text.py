@@ -69,9 +69,12 @@ class GridText:
         reports: whether error words and code follow.
         failing: the ops behind the sites from ``FAILURE_SITE`` on.
         shared: bytes of each array that the threads of a block have in common.
+        heeds: it takes the error words, to read them.
+        decides: the handle of a condition follows (`codegen.cuda.decision`).
         tells: it takes the error words and the host's copy of them alone (`codegen.cuda.report`).
         sizes: open sizes that the kernel takes by value, as words of 64 bits.
         copies: functions of the module that entry points put others in the place of, where addresses allow.
+        most_registers: of a thread; 0: the assembler weighs registers against how many blocks run side by side.
     """
 
     text: str
@@ -84,5 +87,8 @@ class GridText:
     failing: tuple[Op, ...] = ()
     shared: tuple[int, ...] = ()
     tells: bool = False
+    heeds: bool = False
+    decides: bool = False
     sizes: tuple[int, ...] = ()
     copies: tuple[SharedCopy, ...] = ()
+    most_registers: int = 0

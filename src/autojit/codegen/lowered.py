@@ -6,12 +6,15 @@ Entries name a body (the text of a kernel, or a built-in of the plan runner) and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
+from functools import reduce
 
 from autojit.codegen.grid_text import GridText
 from autojit.core.device import CPU, Device
+from autojit.core.dtypes import DType
 from autojit.core.records import record
+from autojit.core.sizes import size_max
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.schedule.kernels import StructuredKernel
@@ -48,6 +51,13 @@ class Immediate:
     """A 64-bit word in place of a pointer."""
 
     word: int
+
+
+@record(eq=False)
+class ProductAddress:
+    """The address of the matrix product of a dtype, for a kernel that calls it."""
+
+    dtype: DType
 
 
 @record(eq=False)
@@ -167,11 +177,40 @@ class DeviceFill:
 
 
 @record(eq=False)
+class Conditional:
+    """Work that a device does only if a byte of its own is set, or not set, or again as long as it is.
+
+    Args:
+        condition: the byte; work that repeats writes it.
+        work: in order.
+        repeats: it is done again and again.
+        is_negated: it is done if the byte is not set.
+    """
+
+    condition: Value | Offset | Scratch
+    work: tuple[DeviceWork, ...]
+    repeats: bool
+    is_negated: bool = False
+
+
+DeviceWork = Launch | DeviceCopy | DeviceFill | Conditional
+
+
+def simple_work(work: Iterable[DeviceWork]) -> Iterator[Launch | DeviceCopy | DeviceFill]:
+    """What is in some work, each item once."""
+    for item in work:
+        if isinstance(item, Conditional):
+            yield from simple_work(item.work)
+        else:
+            yield item
+
+
+@record(eq=False)
 class DeviceRun:
     """What a device does from one wait of the host to the next: the context of an entry ``@aj_device``."""
 
     device: Device
-    work: tuple[Launch | DeviceCopy | DeviceFill, ...]
+    work: tuple[DeviceWork, ...]
 
 
 @record(eq=False)
@@ -196,6 +235,7 @@ Argument = (
     | Offset
     | Scratch
     | Immediate
+    | ProductAddress
     | Sliced
     | ErrorWords
     | Word
@@ -280,6 +320,15 @@ class LoweredStep:
     def device_runs(self) -> list[DeviceRun]:
         """What devices are told, in order."""
         return [a for e in self.single_entries() for a in e.arguments if isinstance(a, DeviceRun)]
+
+    def scratch_bytes(self, workers: int) -> int:
+        """What the host's entries work in: partial results, and what so many workers have at a time at most.
+
+        A symbolic size where sizes are open; what bands keep from kernel to kernel is not counted.
+        """
+        found = {a for e in self.single_entries() for a in e.arguments if isinstance(a, Scratch) and a.device == CPU}
+        of_worker = reduce(size_max, [s.size_bytes for s in found if s.per_worker], 0)
+        return sum(s.size_bytes for s in found if not s.per_worker) + workers * of_worker
 
     def plans_inside(self) -> list[LoweredStep]:
         """The steps that entries run as often as they like."""

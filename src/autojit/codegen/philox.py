@@ -31,6 +31,15 @@ def philox(emit: InstructionEmitter, counter: Words, key: tuple[Scalar, Scalar])
     return c0, c1, c2, c3
 
 
+def block(emit: InstructionEmitter, seed: Scalar, number: Scalar) -> Words:
+    """The four words of a block of a seed's, by its number (both uint64)."""
+    half = emit.constant(32, uint64)
+    zero = emit.constant(0, uint32)
+    counters = (emit.cast(number, uint32), emit.cast(emit.shift_right(number, half), uint32), zero, zero)
+    keys = (emit.cast(seed, uint32), emit.cast(emit.shift_right(seed, half), uint32))
+    return philox(emit, counters, keys)
+
+
 def _product(emit: InstructionEmitter, word: Scalar, multiplier: int) -> tuple[Scalar, Scalar]:
     """The upper and the lower word of the 64-bit product."""
     product = emit.mul(emit.cast(word, uint64), multiplier)

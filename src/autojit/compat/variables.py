@@ -138,13 +138,15 @@ class VariableLayer(Layer):
                 return  # the modules that are asked below may be gone, this one's names too
             if alive.get(key) is reference:
                 del alive[key]
-            is_captured = state.trace is not None and bool(self.of_captures)
-            if not self.alive and not is_captured and threading.get_ident() == self.thread:
+            if not self._is_needed() and threading.get_ident() == self.thread:
                 self._leave()
 
         alive[key] = weakref.ref(t, forget)
         if self not in state.layers:
             set_layers((self, *state.layers))
+
+    def _is_needed(self) -> bool:
+        return bool(self.alive) or (state.trace is not None and bool(self.of_captures))
 
     def _leave(self) -> None:
         if self in state.layers:
@@ -153,7 +155,13 @@ class VariableLayer(Layer):
     # -- the layer
 
     def apply(self, op: Op, operands: Sequence[Tensor]) -> Any:
-        """The op; its results are Variables if an operand is, volatile if an operand is."""
+        """The op; its results are Variables if an operand is, volatile if an operand is.
+
+        The last Variable may have gone while the layer was taken off, which it then could not leave.
+        """
+        if not self._is_needed():
+            self._leave()
+            return apply(op, *operands)
         volatile = any(is_volatile(t) for t in operands)
         with below(self), grad_mode(state.grad_enabled and not volatile):
             result = apply(op, *operands)

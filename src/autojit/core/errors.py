@@ -293,6 +293,10 @@ class UndecidedSizeError(CompileError):
     """The compiler was asked something about an open size that has no one answer for all its values."""
 
 
+class HostDecides(CompileError):
+    """A device cannot decide by itself which branch, or whether another turn, follows: the host takes part in it."""
+
+
 class SpecializeSize(CompileError):
     """What is compiled cannot leave a size open; ``symbols`` names those it needs fixed, ``reason`` says what for."""
 

@@ -40,8 +40,25 @@ class Attending:
     """Which attention has kernels of its own; other attention is made of products and loops."""
 
     dtypes: frozenset[DType]
-    most_width: int
-    """Elements of a key, and of a value."""
+    most_width: int | None
+    """Elements of a key, and of a value; None: any number."""
+    least_table_bytes: int = 0
+    """Scores of one matrix: smaller ones stay in a cache, where products and loops do as well. In proportion more
+    where keys are wide."""
+    least_bytes: int = 0
+    """Scores of all matrices: more are not kept for the derivative, however small each matrix is."""
+
+
+@record
+class FewRows:
+    """Which folds of few long rows are made of folds of their parts (``passes.split_folds``)."""
+
+    rows: int
+    """As many keep the machine busy."""
+    elements: int
+    """Rows of no more are left whole."""
+    least: int
+    """Elements of a part."""
 
 
 @record
@@ -77,11 +94,13 @@ class Machine:
     """None: rows are not sliced."""
     batch_bytes: int
     """Memory touched: below, independent kernels are not started together."""
-    counts_sizes: bool = True
-    """Whether a step goes on with sizes that it has found itself; False: who counts elements ends a step."""
     value_bytes: int = 0
     """What the host computes goes to kernels by value up to this size, and is copied above."""
+    turns_loops: bool = False
+    """Whether conditions of branches and loops may stay on the device, which then decides without the host."""
     attention: Attending | None = None
+    few_rows: FewRows | None = None
+    """None: kernels part rows among threads by themselves."""
     epilogue_expressions: int = 0
     """Loops of at most this many expressions over a product's elements become part of its kernel; 0: none do."""
 

@@ -223,8 +223,9 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
         new = cast(new, target.dtype)
     if found.device is not target.device and found.device != target.device and (found.ndim or found.device != CPU):
         raise devices_differ(method, (target, found), {"x": x, "result": new})
-    if state.layers:
-        state.layers[-1].replace(x, new, method, old, mark)
+    layers = state.layers
+    if layers:
+        layers[-1].replace(x, new, method, old, mark)
         return
     source = here()
     if state.mutation is not None:

@@ -25,7 +25,8 @@ Tensors = Sequence[Tensor]
 
 def _batch() -> BatchLayer | None:
     """The innermost batch, if there is one."""
-    layer = state.layers[-1] if state.layers else None
+    layers = state.layers
+    layer = layers[-1] if layers else None
     return layer if isinstance(layer, BatchLayer) else None
 
 

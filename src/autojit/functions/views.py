@@ -167,8 +167,9 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
             f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}",
             {"input": input},
         )
-    if state.layers:
-        made: Tensor | None = state.layers[-1].restrided(as_strided, input, size, stride, storage_offset)
+    layers = state.layers
+    if layers:
+        made: Tensor | None = layers[-1].restrided(as_strided, input, size, stride, storage_offset)
         if made is not None:
             return made
         _require_dense_elements(input)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from autojit.codegen.lowered import Callback, DeviceCopy, DeviceFill, Entry, Launch, LoweredStep, Transfer
+from autojit.codegen.lowered import Callback, DeviceCopy, DeviceFill, Entry, Launch, LoweredStep, Transfer, simple_work
 from autojit.core.device import CPU
 from autojit.ir.graph import Value
 
@@ -14,7 +14,7 @@ from autojit.ir.graph import Value
 def kernel_count(lowered: LoweredStep) -> int:
     """Kernels of a step: entries of the host, and what devices are told in entries of their own."""
     runs = lowered.device_runs()
-    return len(lowered.entries) - len(runs) + sum(len(run.work) for run in runs)
+    return len(lowered.entries) - len(runs) + sum(len(list(simple_work(run.work))) for run in runs)
 
 
 def device_entries(lowered: LoweredStep) -> int:
@@ -39,7 +39,7 @@ def _own_lines(lowered: LoweredStep) -> list[str]:
     runs, transfers, called = lowered.device_runs(), _transfers(lowered), called_back(lowered)
     lines: list[str] = []
     if runs:
-        work = Counter(type(part).__name__ for run in runs for part in run.work)
+        work = Counter(type(part).__name__ for run in runs for part in simple_work(run.work))
         parts = [f"{work[kind]} {word}" for kind, word in _WORDS.items() if work[kind]]
         places = ", ".join(dict.fromkeys(str(run.device) for run in runs))
         lines.append(f"  device     {places}: {', '.join(parts)}, told in {_counted(len(runs), 'go', 'goes')}")
@@ -65,7 +65,7 @@ def _told(lowered: LoweredStep) -> list[str]:
     lines: list[str] = []
     for run in lowered.device_runs():
         lines.append(f"{run.device} is told")
-        lines += [f"  {_shown(part)}" for part in run.work]
+        lines += [f"  {_shown(part)}" for part in simple_work(run.work)]
     return [*lines, *(f"  {line}" for plan in lowered.plans_inside() for line in _told(plan))]
 
 

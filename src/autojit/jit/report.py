@@ -15,6 +15,7 @@ from autojit.jit.guards import shown
 from autojit.jit.native import why_not_native
 from autojit.jit.read_objects import read_objects
 from autojit.jit.step import CompiledStep, Decision
+from autojit.runtime.pool import get_num_threads
 from autojit.schedule.text import print_schedule
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def memory_of(step: CompiledStep) -> dict[str, int]:
     sizes = step.segment.sizes()
     return {
         "arena_bytes": evaluate(step.compiled.schedule.memory.peak_bytes, sizes),
+        "scratch_bytes": evaluate(step.compiled.lowered.scratch_bytes(max(get_num_threads(), 1)), sizes),
         "state_bytes": sum(e.array.nbytes for e in step.entries),
         "result_bytes": sum(evaluate(v.type.size_bytes, sizes) for v in step.results.values),
     }

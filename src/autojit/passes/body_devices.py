@@ -12,20 +12,19 @@ launch; as a value of its own it is one store more of the kernel that makes it, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
 
 from autojit.core.device import CPU, Device
+from autojit.core.machine import Machine
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.control_flow import Cond, HoldsGraphs
-from autojit.ops.elementwise_arithmetic import StopGradient
 from autojit.ops.scan_steps import Scan
-from autojit.ops.shape import Reshape
 from autojit.ops.transfers import ToDevice
 from autojit.ops.while_sweeps import WhileLoop
+from autojit.passes.decided_bodies import decided_there, may_be_decided_there, with_originals, with_own_outputs
 
 
-def settle_devices(graph: Graph) -> Graph:
-    """Copy conditions to the host, and what bodies take and give to where it is expected.
+def settle_devices(graph: Graph, machine: Machine | None = None) -> Graph:
+    """Copy conditions to the host where it decides, and what bodies take and give to where it is expected.
 
     Preserves results. Time O(nodes); graphs whose values are all on the CPU come back as they are.
     """
@@ -35,7 +34,13 @@ def settle_devices(graph: Graph) -> Graph:
     names: dict[Value, Value] = {}
     for node in graph.nodes:
         found = node.reading(names)
-        nodes += _settled(found, names) if isinstance(node.op, HoldsGraphs) and _is_elsewhere(node) else [found]
+        if not isinstance(node.op, HoldsGraphs) or not _is_elsewhere(node):
+            nodes.append(found)
+        elif machine is not None and machine.turns_loops and may_be_decided_there(node, machine):
+            nodes += decided_there(found, names)
+        else:
+            nodes += _settled(found, names)
+    nodes = list(with_originals(nodes))
     read = {value for node in nodes for value in node.inputs}.union(names.get(v, v) for v in graph.outputs)
     kept = [node for node in nodes if not isinstance(node.op, ToDevice) or node.outputs[0] in read]
     return graph.renamed(kept, names)
@@ -107,7 +112,7 @@ def _moved(body: Graph, taken: Sequence[Device], given: Sequence[Device], carrie
     Args:
         carries: of a scan. Its results that are what they were before the step are where these go from step to step.
     """
-    body = _with_own_outputs(body, frozenset(body.inputs[:carries]), carries)
+    body = with_own_outputs(body, frozenset(body.inputs[:carries]), carries)
     if _devices(body.inputs) == list(taken) and _devices(body.outputs) == list(given):
         return body
     inputs: list[Value] = []
@@ -129,26 +134,3 @@ def _moved(body: Graph, taken: Sequence[Device], given: Sequence[Device], carrie
     read = {v for node in (*body.nodes, *behind) for v in node.inputs}.union(outputs)
     kept = [node for node in before if node.outputs[0] in read]
     return Graph(tuple(inputs), (*kept, *body.nodes, *behind), tuple(outputs))
-
-
-def _with_own_outputs(body: Graph, kept: AbstractSet[Value], first: int) -> Graph:
-    """A body none of whose outputs on devices is an input or another output, seen in any shape.
-
-    Args:
-        kept: inputs that may be outputs from the ``first`` on.
-    """
-    definitions = body.definitions()
-    taken = set(body.inputs)
-    outputs: list[Value] = []
-    copies: list[Node] = []
-    for place, value in enumerate(body.outputs):
-        root = value
-        while root in definitions and isinstance(definitions[root].op, Reshape):
-            root = definitions[root].inputs[0]
-        is_history = place >= first and value in kept
-        if root in taken and not is_history and value.type.device != CPU and not value.type.dtype.is_complex:
-            copies.append(Node(StopGradient(), (value,), (Value(value.type),)))
-            value = copies[-1].outputs[0]
-        taken.add(root)
-        outputs.append(value)
-    return Graph(body.inputs, (*body.nodes, *copies), tuple(outputs)) if copies else body

@@ -2,7 +2,7 @@
 
 ``view_update`` becomes its chain of updates, views between complex numbers and pairs their parts, ops that hold graphs
 the ops of these; matrix products of halves, integers and bool are computed in a type that has a GEMM; sums of halves
-accumulate in float32. Attention becomes its composite where the machine has no kernels for it.
+accumulate in float32. Attention becomes its composite where the machine has no kernels for it, or they do not pay.
 """
 
 from __future__ import annotations
@@ -52,20 +52,50 @@ def _all_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) ->
 
 
 def _attention(machine: Machine, rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
-    """Attention stays an op where the machine has kernels for it."""
+    """Attention stays an op where the machine has kernels for it, perhaps in float32."""
     types = [x.spec for x in operands]
-    if machine.attention is not None and has_kernels(machine.attention, types):
+    if machine.attention is None:
+        return op.composite(*operands)
+    if has_kernels(machine.attention, op, types):
         return None
+    wide = [t.with_dtype(float32) if t.dtype in HALVES else t for t in types]
+    if types[0].dtype in HALVES and has_kernels(machine.attention, op, wide):
+        return _attention_in_float32(op, operands)
     return op.composite(*operands)
 
 
-def has_kernels(known: Attending, types: Sequence[TensorType]) -> bool:
-    """Whether attention to operands of these types has kernels of its own."""
+def _attention_in_float32(op: Any, operands: tuple[Tracer, ...]) -> Any:
+    """Attention to halves: the logarithms of sums are float32 anyway, what else comes out is rounded."""
+    narrow = operands[0].spec.dtype
+    results = bind_all(op, *[_cast(x, float32) if x.spec.dtype is narrow else x for x in operands])
+    types = op.result_type(*[x.spec for x in operands])
+    return tuple(_cast(y, narrow) if t.dtype is narrow else y for y, t in zip(results, types, strict=True))
+
+
+def has_kernels(known: Attending, op: Any, types: Sequence[TensorType]) -> bool:
+    """Whether attention to operands of these types has kernels of its own, and they pay."""
     q, k, v = types[:3]
     if any(is_symbolic(n) for t in (q, k, v) for n in t.shape):
         return False  # their tiles are chosen by sizes
-    is_narrow = 0 < q.shape[-1] <= known.most_width and 0 < v.shape[-1] <= known.most_width
-    return q.dtype in known.dtypes and is_narrow and prod(q.shape) > 0 and prod(k.shape) > 0
+    widths = q.shape[-1], v.shape[-1]
+    is_narrow = min(widths) > 0 and (known.most_width is None or max(widths) <= known.most_width)
+    is_there = is_narrow and q.dtype in known.dtypes and prod(q.shape) > 0 and prod(k.shape) > 0
+    return is_there and _pays(known, op, q, k)
+
+
+USUAL_WIDTH = 64
+"""Elements of a key that `Attending.least_table_bytes` is about."""
+
+CAUSAL_GAIN = 8
+"""A kernel computes about half of causal scores: that pays for computing them twice in tables this much smaller."""
+
+
+def _pays(known: Attending, op: Any, q: TensorType, k: TensorType) -> bool:
+    """Whether computing scores twice costs less than keeping them: not where a matrix of them stays in a cache."""
+    table = q.shape[-2] * k.shape[-2] * q.dtype.size_bytes
+    kept = table * USUAL_WIDTH * (CAUSAL_GAIN if op.is_causal else 1)
+    is_large = kept >= known.least_table_bytes * max(q.shape[-1], USUAL_WIDTH)
+    return is_large or table * prod(q.shape[:-2]) >= known.least_bytes
 
 
 ATTENTION = ("attention", "attention_adjoint")

@@ -24,6 +24,7 @@ from autojit.passes.join_slices import join_slices
 from autojit.passes.layout import transpose_products
 from autojit.passes.loop_bodies import optimize_bodies
 from autojit.passes.simplify import simplify
+from autojit.passes.split_folds import split_folds
 
 Pass = Callable[[Graph], Graph]
 MachinePass = Callable[[Graph, Machine], Graph]
@@ -43,6 +44,7 @@ PASSES: tuple[Pass | MachinePass, ...] = (
     join_products,
     eliminate_common_subexpressions,
     accumulate_products,
+    split_folds,
     eliminate_dead_code,
     settle_devices,
 )
@@ -53,7 +55,9 @@ NEEDED: tuple[Pass | MachinePass, ...] = (
     expand,
     eliminate_dead_code,
 )  # to be lowered at all
-FOR_MACHINES: frozenset[Pass | MachinePass] = frozenset((expand, join_products, accumulate_products))
+FOR_MACHINES: frozenset[Pass | MachinePass] = frozenset(
+    (expand, join_products, accumulate_products, settle_devices, split_folds)
+)
 """Those that ask where the graph will run."""
 
 

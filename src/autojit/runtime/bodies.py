@@ -117,6 +117,8 @@ def builtin_address(name: str) -> int:
         return _control_object().address(name)
     if name.startswith(("aj_matmul_", "aj_contract_")):
         return _matmul_object(name.rpartition("_")[2]).address(name)
+    if name.startswith("aj_gemm_"):
+        return _gemm_object(name.rpartition("_")[2]).address(name)
     return plan_object().address(name)
 
 

@@ -23,12 +23,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autojit.core.device import CPU, Device
-from autojit.core.device_array import first_address, layout_in_memory, on_layout
+from autojit.core.device_array import first_address, layout_in_memory, on_layout, write_array
+from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.errors import ArgumentError
 from autojit.core.locks import in_forked_child
 from autojit.core.records import record
 from autojit.core.sizes import expression_of
+from autojit.core.types import TensorType
 from autojit.ir.concrete import concrete
+from autojit.runtime.diagnosis import array_at
 from autojit.runtime.entry_records import ARRAY_DATA_OFFSET
 from autojit.runtime.failures import Failures
 from autojit.runtime.gate import Gate
@@ -329,7 +332,9 @@ def _counted_result(array: Array, spec: OutputSpec, shape: tuple[int, ...], size
         return cut
     made: Array = allocate_at(spec.device, shape, spec.dtype)
     if count:
-        ctypes.memmove(data_address(made), sizes.address(spec.place), made.nbytes)
+        write_array(
+            made, array_at(sizes.address(spec.place), TensorType(shape, dtype_of_numpy(spec.dtype), spec.device))
+        )
     return made
 
 

@@ -37,6 +37,7 @@ from autojit.codegen.lowered import (
     Mover,
     Nested,
     Offset,
+    ProductAddress,
     Recount,
     Scratch,
     Sliced,
@@ -138,6 +139,7 @@ class PlanBuilder:
         start = self.memory.machine.aligned(self.memory.arenas.get(CPU, 0))
         self.scratch: dict[Scratch, int] = {}
         self.device_scratch: dict[Scratch, Any] = {}  # of devices: its memory
+        self.device_regions: dict[Scratch, int] = {}  # likewise, of symbolic size: the slot of its address
         self.open_scratch: dict[Scratch, int] = {}  # of symbolic size: the region
         self.open_bands: dict[BandEntry, int] = {}  # with local memory of symbolic size: the region
         self.before_local: dict[BandEntry, int] = {}  # bytes of scratch that workers have before a band's local memory
@@ -310,7 +312,7 @@ class PlanBuilder:
     def region(self, size_bytes: int, device: Device) -> int:
         """The slot of the address of memory of open size on a device."""
         assert self.sizes is not None
-        return self.sizes.region(self.memory.machine.aligned(upper_bound(size_bytes, self.bounds)), device)
+        return self.sizes.region(self.memory.machine.aligned(self.most(size_bytes)), device)
 
     def region_word(self, region: int, slot: int, offset_bytes: int = 0) -> int:
         """What to write at ``slot`` now; the size program writes the address there."""
@@ -322,6 +324,10 @@ class PlanBuilder:
     def number(self, size: int, slot: int) -> int:
         """What to write at ``slot`` now; the size program writes an open size there."""
         return self._word(size, slot)
+
+    def most(self, size: int) -> int:
+        """A size that another does not exceed, whatever the step counts."""
+        return upper_bound(size, self.bounds)
 
     def sizes_now(self) -> Mapping[str, int]:
         """The open sizes of the call that runs, or of the last one."""
@@ -387,7 +393,7 @@ class PlanBuilder:
     def _other_argument(self, argument: Argument, slot: int) -> int:
         if isinstance(argument, Scratch):
             if argument.device != CPU:
-                return self._device_scratch(argument)
+                return self._device_scratch(argument, slot)
             if argument in self.open_scratch:
                 return self._in_region(self.open_scratch[argument], 0, slot)
             if argument.per_worker:
@@ -395,6 +401,8 @@ class PlanBuilder:
             return self.arena.address + self.scratch_offset + self.scratch[argument]
         if isinstance(argument, Words):
             return self.words(argument.words)
+        if isinstance(argument, ProductAddress):
+            return builtin_address(f"aj_gemm_{argument.dtype.short}")
         if isinstance(argument, ErrorWords):
             return self.failures.address
         if isinstance(argument, Word | Counter):
@@ -411,10 +419,16 @@ class PlanBuilder:
         assert isinstance(argument, Nested)
         return self._table(argument)
 
-    def _device_scratch(self, scratch: Scratch) -> int:
+    def _device_scratch(self, scratch: Scratch, slot: int) -> int:
+        size_bytes = self.most(scratch.size_bytes)
+        if is_symbolic(size_bytes):
+            region = self.device_regions.get(scratch)
+            if region is None:
+                region = self.device_regions[scratch] = self.region(size_bytes, scratch.device)
+            return self.region_word(region, slot)
         found = self.device_scratch.get(scratch)
         if found is None:
-            found = self.device_scratch[scratch] = arena_at(scratch.device, scratch.size_bytes)
+            found = self.device_scratch[scratch] = arena_at(scratch.device, size_bytes)
         return int(found.address)
 
     def _address(self, value: Value, offset: int, slot: int) -> int:

@@ -26,6 +26,7 @@ from autojit.ops.scattering import Scattering
 from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
 from autojit.ops.transfers import ToDevice
+from autojit.ops.while_sweeps import WhileLoop
 from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.commits import failing_nodes, failing_units, order_commits, sure_nodes, with_checks
@@ -280,7 +281,8 @@ class Scheduler:
             return LoopKernel(self.forms.program(unit, stored), unit.members)
         if isinstance(unit.op, HoldsGraphs):
             operands = tuple(self._storage_of(x) for x in unit.inputs)
-            inner = [schedule(g, self.machine, forms=self.known_forms) for g in unit.op.graphs()]
+            overwritten = _overwritten(unit)
+            inner = [schedule(g, self.machine, overwritten, forms=self.known_forms) for g in unit.op.graphs()]
             return NestedKernel(unit, operands, tuple(inner))
         if self.kinds[unit] is Kind.PRODUCT:
             a, b = (self._access(x) for x in unit.inputs[:2])
@@ -365,6 +367,15 @@ def _same_positions(kernel: LoopKernel, output: Value, old: Value) -> bool:
     slot = program.loads.index(old)
     reads = [e for e in program.exprs if isinstance(e, Load) and e.buffer == slot]
     return all(e.positions[0] == store.index and e.phase <= store.expr.phase for e in reads) and not program.reductions
+
+
+def _overwritten(node: Node) -> dict[int, int]:
+    """Which results of a body take an operand's memory: the carries of a loop that a device turns by itself.
+
+    Who turns a loop otherwise gives every turn other memory than the one before.
+    """
+    is_turned = isinstance(node.op, WhileLoop) and node.outputs[0].type.device != CPU
+    return {k: k for k in range(len(node.outputs))} if is_turned else {}
 
 
 def schedule(

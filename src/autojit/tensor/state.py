@@ -195,20 +195,17 @@ def as_given(function: Callable[..., R], *arguments: Any, **options: Any) -> R:
 
 def set_trace(trace: Trace | None) -> None:
     """From now on the thread's ops are captured by ``trace``, or computed when it is None."""
-    state.trace = trace
-    _choose_way()
+    _switch(trace=trace)
 
 
 def set_layers(layers: tuple[Layer, ...]) -> None:
     """From now on the thread's ops pass through these layers, the last one first."""
-    state.layers = layers
-    _choose_way()
+    _switch(layers=layers)
 
 
 def set_inference(inference: int) -> None:
     """From now on the thread is in inference mode, or is not."""
-    state.inference = inference
-    _choose_way()
+    _switch(inference=inference)
 
 
 def set_grad(enabled: bool) -> None:
@@ -224,27 +221,31 @@ def is_grad_on() -> bool:
     return state.grad_enabled or state.inference == 2
 
 
-def _choose_way() -> None:
-    layers = state.layers
+def _switch(**changed: Any) -> None:
+    """Change switches, and with them where ops go: both at once, as a signal or a collection may come at any line."""
+    now = state.__dict__
+    layers = changed.get("layers", now["layers"])
     if layers:
-        state.divert = layers[-1].apply
-    elif state.trace is not None:
-        state.divert = State.capture
+        way = layers[-1].apply
+    elif changed.get("trace", now["trace"]) is not None:
+        way = State.capture
     else:
-        state.divert = State.infer if state.inference else State.elsewhere
+        way = State.infer if changed.get("inference", now["inference"]) else State.elsewhere
+    now.update(changed, divert=way)
 
 
 def below(layer: Layer) -> AbstractContextManager[None]:
-    """Ops inside pass only through the layers that were entered before ``layer``."""
-    return with_layers(state.layers[: state.layers.index(layer)])
+    """Ops inside pass only through the layers that were entered before ``layer``: all, if it has left just now."""
+    layers = state.layers
+    return with_layers(layers[: layers.index(layer)] if layer in layers else layers)
 
 
 @contextmanager
 def with_layers(layers: tuple[Layer, ...]) -> Iterator[None]:
     """Ops inside pass through these layers, the last one first."""
     before = state.layers
-    set_layers(layers)
     try:
+        set_layers(layers)
         yield
     finally:
         set_layers(before)
@@ -263,13 +264,15 @@ def holders(x: Tensor) -> list[Tensor]:
 
 def made_like(source: Tensor, made: Tensor) -> Tensor:
     """``made``, fresh and concrete, which gets the batch axes that ``source`` has."""
-    return state.layers[-1].like(source, made) if state.layers else made
+    layers = state.layers
+    return layers[-1].like(source, made) if layers else made
 
 
 def carry(source: Tensor, made: Tensor, with_history: bool = True) -> None:
     """``made`` stands for the same value as ``source``: it keeps its batch axes and, with its history, its tangents."""
-    if state.layers:
-        layer = state.layers[-1]
+    layers = state.layers
+    if layers:
+        layer = layers[-1]
         layer.carry(source, made, with_history)
         with below(layer):
             carry(source, made, with_history)
@@ -291,8 +294,8 @@ def is_tracing() -> bool:
 def with_trace(trace: Trace | None) -> Iterator[None]:
     """Ops inside are recorded by this capture; None: by none."""
     before = state.trace
-    set_trace(trace)
     try:
+        set_trace(trace)
         yield
     finally:
         set_trace(before)
@@ -317,8 +320,8 @@ def grad_mode(enabled: bool) -> Iterator[None]:
 def outside_inference() -> Iterator[None]:
     """Ordinary mode inside, also within inference mode: transforms need what that mode leaves out."""
     before = state.inference
-    set_inference(0)
     try:
+        set_inference(0)
         yield
     finally:
         set_inference(before)

@@ -25,10 +25,18 @@ def split_product(a: Array, b: Array, choice: Choice) -> Array:
 
 
 def _sum(a: Array, b: Array, choice: Choice) -> Array:
+    """The sums of all slices, in their order."""
+    first, *others = [_of_slice(a, b, choice, number) for number in range(choice.tile.slices)]
+    for other in others:
+        first = first + other
+    return first
+
+
+def _of_slice(a: Array, b: Array, choice: Choice, number: int) -> Array:
     """Depth by depth: a sum inside the tensor core, then an ordinary addition."""
     depth, at_once = choice.tile.depth, choice.tile.fragment.depth
     total = np.zeros((a.shape[0], b.shape[1]), np.float32)
-    for first in range(0, a.shape[1], depth):
+    for first in range(number * depth, a.shape[1], choice.tile.turn_depth):
         inside = np.zeros_like(total)
         for start in range(first, min(first + depth, a.shape[1]), at_once):
             (high, low), (other_high, other_low) = (

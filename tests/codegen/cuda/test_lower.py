@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -13,9 +12,8 @@ from autojit.codegen.cuda.lower import lower
 from autojit.codegen.cuda.machine import CUDA_MACHINE
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.lowered import Callback, DeviceCopy, DeviceRun, Launch, LoweredStep, LowerInner, Shared, Transfer
-from autojit.compiler import refuse_counted_sizes
 from autojit.core.device import CPU
-from autojit.core.errors import SpecializeSize
+from autojit.core.sizes import is_counted
 from autojit.ir import parse_graph, verify
 from autojit.ir.graph import Graph, Value
 from autojit.passes.pipeline import optimize
@@ -128,11 +126,31 @@ def test_what_lasts_is_guarded_behind_what_may_fail_and_codes_name_their_reporte
     assert step.may_fail == (True,)
 
 
-def test_sizes_that_a_step_counts_are_asked_for() -> None:
-    text = "(x: bool[7]@cuda:0) { p: i64[u0]@cuda:0 = positions[count=u0](x); y: i64[u0]@cuda:0 = neg(p); return y }"
-    graph: Any = parse_graph(text)
-    with pytest.raises(SpecializeSize, match="sizes that they count"):
-        refuse_counted_sizes(graph, CUDA_MACHINE)
+COUNTING = (
+    "(x: bool[7]@cuda:0, w: i64[64, 64]@cuda:0) { "
+    "q: i64[7]@cuda:0, n: i64[]@cuda:0 = packed_positions(x); h: i64[] = to_device[device=device('cpu')](n); "
+    "e: bool[u0, 0] = extent[count=u0, most=7](h); "
+    "p: i64[u0]@cuda:0 = slice[starts=(0,), stops=(u0,), steps=(1,)](q); y: i64[u0]@cuda:0 = neg(p); "
+)
+
+
+def test_a_size_that_a_device_finds_is_copied_to_the_host_which_goes_on_from_there() -> None:
+    step = lowered(COUNTING + "return y }")
+    assert heads(step) == ["@aj_device", "@aj_copy_out", "kernel", "@aj_sizes", "@aj_device"]
+    assert step.counted_sizes() == ("u0",) and not step.fallbacks
+    before, behind = (any(map(is_counted, launch.kernel.blocks)) for launch in launches(step))
+    assert not before and behind
+
+
+def test_what_does_not_depend_on_a_counted_size_is_told_apart() -> None:
+    wide = "i64[64, 64]@cuda:0"
+    products = f"t: i64[]@cuda:0 = sum[axes=(0,)](y); a: {wide} = add(w, t)"
+    products += f"; b: {wide} = matmul(a, w); c: {wide} = matmul(b, w)"
+    step = lowered(f"{COUNTING}{products}; return c }}")
+    assert heads(step)[-2:] == ["@aj_device"] * 2
+    tail = step.device_runs()[-1]
+    assert len(tail.work) >= 2
+    assert not any(is_counted(n) for part in tail.work if isinstance(part, Launch) for n in part.kernel.sizes)
 
 
 def test_a_step_without_devices_is_the_hosts() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autojit.codegen.cuda.entry_point import entry_text
-from autojit.codegen.cuda.product_choice import choose
+from autojit.codegen.cuda.product_choice import AS_GOOD, LONGEST_SUM, choose, estimates
 from autojit.codegen.cuda.product_tiles import LAYOUTS
 from autojit.codegen.cuda.products import print_product
 from autojit.codegen.cuda.structured import print_structured
@@ -121,7 +121,7 @@ def test_small_products_take_small_tiles() -> None:
     tiles = [choose(float32, target, (extent, extent, extent), 1).tile for extent in (8, 64, 512, 4096)]
     assert [tile.rows * tile.columns for tile in tiles] == sorted(tile.rows * tile.columns for tile in tiles)
     assert tiles[0].threads == 32 and tiles[0].depth == 8
-    (warps, fragments, _), *_ = LAYOUTS
+    (warps, fragments, *_), *_ = LAYOUTS
     assert (tiles[-1].warps, tiles[-1].fragments) == (warps, fragments)
     many = choose(float32, target, (8, 8, 8), 1000).tile
     assert many == tiles[0], "a batch of small matrices is not computed in tiles that they do not fill"
@@ -133,8 +133,24 @@ def test_long_sums_of_few_elements_are_split_until_all_processors_are_busy(dtype
     for m, n, k in ((64, 27, 100_000), (128, 10, 8192), (512, 512, 65536)):
         choice = choose(dtype, target, (m, n, k), 1)
         assert choice.splits > 1 and (choice.splits - 1) * choice.chunk < k <= choice.splits * choice.chunk
-        assert choice.chunk % choice.tile.depth == 0
+        assert choice.chunk % choice.tile.turn_depth == 0
         tiles = -(-m // choice.tile.rows) * -(-n // choice.tile.columns)
-        assert tiles * choice.splits < 2 * target.processors or choice.splits == 2
+        of_accuracy = -(-k // (LONGEST_SUM.get(dtype, k) * choice.tile.slices))
+        assert tiles * choice.splits < 2 * target.processors or choice.splits <= max(2, of_accuracy)
     assert choose(dtype, target, (4096, 4096, 4096), 1).splits == 1
     assert choose(dtype, target, (64, 27, 100_000), 1, splits=False).splits == 1
+
+
+@pytest.mark.parametrize("dtype", [float32, bfloat16], ids=str)
+def test_nothing_about_as_fast_leaves_less_in_memory(dtype: DType) -> None:
+    generator = np.random.default_rng(5)
+    target, found = CudaTarget("sm_90", 132), []
+    for m, n, k in (2 ** generator.uniform(4, 13, (40, 3))).astype(int).tolist():
+        choice = choose(dtype, target, (m, n, k), 1)
+        ways = estimates(dtype, target, (m, n, k), 1)
+        cycles = next(cycles for cycles, other in ways if other == choice)
+        fastest = min(way[0] for way in ways)
+        found.append(choice)
+        assert cycles <= AS_GOOD * fastest
+        assert all(way[0] > AS_GOOD * fastest for way in ways if way[1].splits < choice.splits)
+    assert len({choice.tile.slices for choice in found}) > 1, "the shapes are of both kinds"

@@ -28,8 +28,8 @@ def forced(kernel: Any, target: CudaTarget, tile: Tile, splits: int = 1) -> Grid
     """The kernel of a product in a tile that nothing has chosen."""
     job = job_of(kernel, target)
     k = job.shape.extents[2]
-    steps = -(-k // tile.depth)
-    chunk = -(-steps // splits) * tile.depth
+    steps = -(-k // tile.turn_depth)
+    chunk = -(-steps // splits) * tile.turn_depth
     choice = Choice(tile, -(-k // chunk), chunk) if splits > 1 else Choice(tile, 1, k)
     return printed(replace(job, choice=choice), ProductPrinter)
 

@@ -266,12 +266,19 @@ def test_state_is_written_in_turns() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def test_a_body_that_counts_sizes_is_called_back() -> None:
-    def f(x: aj.Tensor) -> aj.Tensor:
+def test_bodies_count_sizes_as_the_cpu_does() -> None:
+    def in_a_scan(x: aj.Tensor) -> aj.Tensor:
         return aj.scan(lambda c, row: (c + row[row > 0].sum(), c), x[0, 0], x)[0]
 
-    step = aj.jit(f)
-    for shift in (0.0, 0.3):
-        found, expected = (step(rows(device, 3) + shift).cpu().numpy() for device in ("cuda", "cpu"))
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert "call-back  scan" in step.explain()
+    def in_a_branch(x: aj.Tensor) -> aj.Tensor:
+        return aj.cond(x.sum() > 0, lambda x: x[x > 0].sum(), lambda x: (x[x < 0] ** 2).sum(), (x,))
+
+    def in_a_loop(x: aj.Tensor) -> aj.Tensor:
+        return aj.while_loop(lambda c: (c > 0.5).any(), lambda c: (c * 0.5 - c[c > 0.2].sum() * 0.01,), (x,))[0]
+
+    for f in (in_a_scan, in_a_branch, in_a_loop):
+        step = aj.jit(f)
+        for shift in (0.0, 0.3):
+            found, expected = (step(rows(device, 3) + shift).cpu().numpy() for device in ("cuda", "cpu"))
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+        assert (step.stats()["fallbacks"], step.stats()["splits"]) == (0, 0), step.explain()

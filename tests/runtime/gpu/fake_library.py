@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from autojit.runtime.gpu.libcuda import SIGNATURES
-from autojit.runtime.gpu.structs import KernelNodeParams, LaunchAttributeValue
+from autojit.runtime.gpu.structs import ConditionalNodeParams, KernelNodeParams, LaunchAttributeValue
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_PTX, NOT_READY = 1, 2, 218, 600
 
@@ -35,6 +35,8 @@ class FakeLibrary:
         ] = []  # function, blocks and threads, address of parameters
         self.attributes: dict[int, tuple[int, int]] = {}  # of nodes
         self.nodes: dict[int, tuple[str, tuple[int, ...]]] = {}  # number -> kind, those before
+        self.handles: dict[int, int] = {}  # of conditions -> the graph
+        self.bodies: dict[int, Any] = {}  # of nodes with conditions
         self.numbers = 100
         self.busy_queries = 1  # that find work in a queue
         for name, arguments in SIGNATURES.items():
@@ -187,6 +189,19 @@ class FakeLibrary:
 
     def do_cuGraphAddMemsetNode(self, made: Any, graph: int, after: int | None, count: int, *rest: Any) -> None:
         self._node("fill", made, after, count)
+
+    def do_cuGraphConditionalHandleCreate(self, handle: Any, graph: int, context: int, first: int, flags: int) -> int:
+        assert (context, first, flags) == (7000, 0, 1)
+        handle[0] = self.number()
+        self.handles[handle[0]] = graph
+        return 0
+
+    def do_cuGraphAddNode(self, made: Any, graph: int, after: int | None, count: int, how: int) -> None:
+        given = ConditionalNodeParams.from_address(how)
+        assert (given.type, given.size, self.handles[given.handle]) == (13, 1, graph)
+        self._node("while" if given.kind else "if", made, after, count)
+        body = self.bodies[made[0]] = ctypes.c_void_p(self.number())
+        given.phGraph_out = ctypes.pointer(body)
 
     def do_cuGraphInstantiateWithFlags(self, made: Any, graph: int, flags: int) -> None:
         made[0] = self.number()

@@ -12,7 +12,7 @@ import pytest
 
 from autojit.core.errors import CompileError, DeviceError
 from autojit.runtime.gpu import structs
-from autojit.runtime.gpu.driver import NATIVE_FUNCTIONS, CopyNode, Driver, FillNode, KernelNode
+from autojit.runtime.gpu.driver import NATIVE_FUNCTIONS, ConditionalNode, CopyNode, Driver, FillNode, KernelNode
 from autojit.runtime.gpu.libcuda import SIGNATURES, LibCuda
 from autojit.runtime.gpu.results import result_name
 from tests.runtime.gpu.fake_library import FakeLibrary
@@ -114,6 +114,42 @@ def test_the_attribute_of_such_launches_is_nvidias() -> None:
     theirs.cooperative = 1
     ours = structs.LaunchAttributeValue(cooperative=1)
     assert ctypes.string_at(theirs.getPtr(), ctypes.sizeof(ours)) == bytes(ours)
+
+
+def test_conditions_have_handles_before_the_kernels_that_set_them_are_added() -> None:
+    library = FakeLibrary()
+    driver = LibCuda(library)
+    words = (ctypes.c_uint64 * 3)()
+    places = [ctypes.addressof(words) + 8 * k for k in range(3)]
+    inner = ConditionalNode((KernelNode(7, (1, 1, 1), 32, 0),), False, (places[2],), (0,))
+    loop = ConditionalNode((KernelNode(6, (1, 1, 1), 32, 0), inner), True, (places[0], places[1]), (0,))
+    graph = driver.make_graph([KernelNode(5, (1, 1, 1), 32, 0), loop])
+    kinds = [kind for kind, _ in library.nodes.values()]
+    assert kinds == ["kernel 5 1 x 32", "while", "kernel 6 1 x 32", "if", "kernel 7 1 x 32"]
+    assert words[0] == words[1] != words[2] and set(words) == library.handles.keys()
+    order = [name for name in library.calls if name in ("cuGraphConditionalHandleCreate", "cuGraphAddKernelNode_v2")]
+    assert order[0] == order[2] == "cuGraphConditionalHandleCreate" != order[1]
+    assert library.handles[words[2]] == library.bodies[graph.nodes[1]].value  # of the graph that the node is in
+
+
+def test_nodes_with_conditions_are_laid_out_as_nvidias() -> None:
+    driver = _bindings()
+    theirs = driver.CUgraphNodeParams()
+    kinds, types = driver.CUgraphConditionalNodeType, driver.CUgraphNodeType
+    assert int(types.CU_GRAPH_NODE_TYPE_CONDITIONAL) == structs.CONDITIONAL_NODE
+    assert (int(kinds.CU_GRAPH_COND_TYPE_IF), int(kinds.CU_GRAPH_COND_TYPE_WHILE)) == (
+        structs.IF_SET,
+        structs.WHILE_SET,
+    )
+    assert int(driver.CU_GRAPH_COND_ASSIGN_DEFAULT) == structs.ASSIGN_DEFAULT
+    mine = structs.ConditionalNodeParams.from_address(int(theirs.getPtr()))
+    theirs.type = types.CU_GRAPH_NODE_TYPE_CONDITIONAL
+    theirs.conditional.handle = driver.CUgraphConditionalHandle(11)
+    theirs.conditional.type = kinds.CU_GRAPH_COND_TYPE_WHILE
+    theirs.conditional.size = 3
+    theirs.conditional.ctx = driver.CUcontext(17)
+    assert (mine.type, mine.handle, mine.kind, mine.size, mine.ctx) == (13, 11, 1, 3, 17)
+    assert ctypes.sizeof(structs.ConditionalNodeParams) == 256
 
 
 def test_a_graph_that_fails_leaves_nothing_behind() -> None:

@@ -19,12 +19,12 @@ from autojit.core.device import CPU
 from autojit.core.errors import DeviceError
 from autojit.core.sizes import named_size
 from autojit.ir.graph import Value
-from autojit.runtime.gpu import graphs, moving
+from autojit.runtime.gpu import bodies, graphs, moving
 from autojit.runtime.gpu.devices import CudaDevice
 from autojit.runtime.gpu.emulator.driver import EmulatedDriver
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
 from autojit.runtime.gpu.order import Access, Place, predecessors
-from autojit.runtime.gpu.works import with_report, works_of
+from autojit.runtime.gpu.works import flat, items_of, with_report
 from tests.runtime.gpu.runs import (
     CUDA,
     Memory,
@@ -163,7 +163,7 @@ def test_an_edge_that_is_missing_is_found(seed: int, monkeypatch: pytest.MonkeyP
     edges = [(k, j) for k, before in enumerate(_edges(Step(memory, launches))) for j in before]
     assert edges
     for edge in edges:
-        monkeypatch.setattr(graphs, "predecessors", partial(_without, *edge))
+        monkeypatch.setattr(bodies, "predecessors", partial(_without, *edge))
         step = Step(memory, launches)
         step()
         with pytest.raises(EmulatedFault, match="missing edge"):
@@ -201,7 +201,7 @@ def test_a_report_does_not_part_kernels_that_have_partial_results_in_common() ->
     x, y, z = value(N), value(1), value(N)
     summing = replace(block_sums(N), reports=True)
     run = DeviceRun(CUDA, (Launch(summing, (y, x), "sum"), Launch(weighted_sum(N, [1.0]), (z, x), "copy")))
-    assert [work.label for work in with_report(list(works_of(run)))] == ["sum", "sum", "report", "copy"]
+    assert [work.label for work in flat(with_report(items_of(run)))] == ["sum", "sum", "report", "copy"]
 
 
 @pytest.mark.parametrize("kernels", [1, 2, 5])

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from math import gcd, prod
 from typing import Any
 
+from autojit.codegen.cpu.attention_entries import attention_entries
 from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_PARTIAL_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.loops.kernel import print_loops
@@ -133,6 +134,9 @@ class _Lowering:
             self._copy(kernel.target, kernel.source)
         elif isinstance(kernel, NestedKernel):
             self.entries += nested_entries(kernel, self.lower_inner, self.kept_loops)
+        elif kernel.accesses and kernel.node.outputs[0].type.dtype in GEMM_GFLOPS:
+            self.gemms.add(kernel.node.outputs[0].type.dtype.short)
+            self.entries += attention_entries(kernel)
         else:
             self._structured(kernel)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from autojit.codegen.attention_operands import origins
 from autojit.codegen.cuda.attention_plan import (
     COLUMNS,
     SPLIT_DEPTH,
@@ -23,7 +24,6 @@ from autojit.codegen.cuda.product_operands import Strided, Supply
 from autojit.codegen.cuda.product_shelves import Shelf
 from autojit.codegen.cuda.product_steps import SplitSteps, Totals, steps_of
 from autojit.codegen.cuda.product_tiles import LANES, SPLIT
-from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import Buffer
 from autojit.codegen.philox import philox, uniform
 from autojit.codegen.scalar import Scalar
@@ -79,20 +79,8 @@ class AttentionKernel(CudaKernel):
         self.pointers(job.sizes)
         self.matrix = self.quotient(self.block_x, blocks)
         self.first = self.scaled(self.remainder(self.block_x, blocks), plan.lines)
-        self.origins = self._origins()
+        self.origins = origins(self, job, self.matrix)
         self.places = Places(self, plan.tile(LANES, 1, 1))
-
-    def _origins(self) -> dict[str, str]:
-        """Where the block's matrices begin in the operands."""
-        job = self.job
-        batched = [name for name in job.names[: len(job.places)] if name != "key"]
-        places: dict[str, Operand] = {name: job.places[job.number(name)][0] for name in batched}
-        rest = self.matrix
-        for extent, strides in reversed(job.batch):
-            index, rest = self.remainder(rest, extent), self.quotient(rest, extent)
-            for name, stride in zip(batched, strides, strict=True):
-                places[name] = self.add(places[name], self.mul(index, stride))
-        return {name: self.number(place) for name, place in places.items()}
 
     @property
     def warp_across(self) -> str:
@@ -108,8 +96,7 @@ class AttentionKernel(CudaKernel):
         offset, line_stride, stride = job.places[number]
         all_lines = self.queries if name in ("q", "y", "y_bar") else self.keys
         width = self.key_width if name in ("q", "k") else self.value_width
-        batched = [n for n in job.names[: len(job.places)] if n != "key"]
-        moves = [strides[batched.index(name)] for _, strides in job.batch]
+        moves = [strides[job.batched.index(name)] for _, strides in job.batch]
         stored = Strided(all_lines, width, line_stride, stride, (offset, *moves))
         fragment = fragment_for(job, width)
         tile = self.plan.tile(fragment, 1, padded(width))

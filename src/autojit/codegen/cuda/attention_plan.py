@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from math import prod
 
+from autojit.codegen.attention_operands import AttentionOperands, operands_of
 from autojit.codegen.cuda.product_kernel import has_copies
 from autojit.codegen.cuda.product_tiles import COLUMNS, SHARED_BYTES, WARP, Fragment, Tile, fragment_of
 from autojit.codegen.cuda.target import CudaTarget
-from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ops.attention import Attending
-from autojit.schedule.kernels import StructuredKernel, joint_batch
+from autojit.schedule.kernels import StructuredKernel
 
 FRAGMENT_ROWS = 16
 """Of every fragment of the dtypes that attention has kernels for."""
@@ -24,66 +23,20 @@ SPLIT_DEPTH = 32
 
 
 @record
-class AttentionJob:
-    """What is printed, without values: equal jobs are printed alike.
+class AttentionJob(AttentionOperands):
+    """What is printed for a GPU."""
 
-    Args:
-        extents: queries, keys, elements of a key, elements of a value.
-        batch: (extent, stride in each operand) from outside to inside.
-        places: offset and last two strides of each operand; of the logarithms of sums and the key the last one alone.
-        sizes: elements of each buffer.
-        mask: the dtype of the mask, if there is one.
-    """
-
-    op: Attending
-    dtype: DType
-    mask: DType | None
     target: CudaTarget
-    extents: tuple[int, int, int, int]
-    batch: tuple[tuple[int, tuple[int, ...]], ...]
-    places: tuple[tuple[int, ...], ...]
-    sizes: tuple[int, ...]
-
-    @property
-    def count(self) -> int:
-        """How many matrices."""
-        return prod(extent for extent, _ in self.batch)
 
     @property
     def copies(self) -> bool:
         """Whether the GPU copies to shared memory by itself."""
         return has_copies(self.target)
 
-    def number(self, what: str) -> int:
-        """The buffer of an operand or a result, by its name."""
-        return self.names.index(what)
-
-    @property
-    def names(self) -> list[str]:
-        """Of operands and results, in the order of the buffers."""
-        op = self.op
-        found = ["q", "k", "v", *["mask"] * op.has_mask, *["key"] * op.draws]
-        if op.name == "attention":
-            return [*found, "y", "lse"]
-        return [*found, "y", "lse", "y_bar", "q_bar", "k_bar", "v_bar"]
-
 
 def job_of(kernel: StructuredKernel, target: CudaTarget) -> AttentionJob:
     """What is printed for an op of a schedule."""
-    node, accesses = kernel.node, kernel.accesses
-    assert isinstance(node.op, Attending)
-    q, k, v = (value.type for value in node.inputs[:3])
-    batched = [access for access in accesses if access.value.type.dtype.name != "int64"]
-    return AttentionJob(
-        node.op,
-        q.dtype,
-        node.inputs[3].type.dtype if node.op.has_mask else None,
-        target,
-        (q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1]),
-        tuple(joint_batch(batched, q.shape)),
-        tuple((access.offset, *access.strides[-2 if len(access.strides) == q.ndim else -1 :]) for access in accesses),
-        tuple(value.type.size for value in (*[access.value for access in accesses], *node.outputs)),
-    )
+    return AttentionJob(*operands_of(kernel), target)
 
 
 @record

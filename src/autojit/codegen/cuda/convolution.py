@@ -38,8 +38,8 @@ from autojit.schedule.kernels import Epilogue
 TABLE = "@places"
 MOST_ENTRIES = 2304
 """Of a table: 36 KiB of the 64 that constants have."""
-DEEPEST = 64
-"""No part is deeper."""
+DEEPEST = 256
+"""No turn of a product's loop is deeper."""
 
 NARROW = "i32"
 """What GPUs compute with."""

@@ -139,9 +139,11 @@ class PartText:
         if kernel.partial_bytes:
             alone = "" if meets else "noalias "
             self._pass_on(f"ptr {GLOBAL}", f"{alone}align {PARTIAL_ALIGNMENT}", "partials")
-        if kernel.reports or kernel.tells:
+        if kernel.reports or kernel.tells or kernel.heeds:
             self.errors = self._pass_on(*errors)
-        if kernel.reports:
+        if kernel.decides:
+            self._pass_on("i64", "", "handle")
+        elif kernel.reports:
             self._pass_on("i64", "", "code")
         elif kernel.tells:
             self._pass_on(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "told")
@@ -192,6 +194,12 @@ class PartText:
         self.arguments.append(" ".join(filter(None, [kind, alone, name])))
 
 
+def limits_text(threads: int, most_registers: int) -> str:
+    """What is said of a kernel's blocks: how many threads they have, and what each may take if that is limited."""
+    most = f' "nvvm.maxnreg"="{most_registers}"' if most_registers else ""
+    return f'"nvvm.maxntid"="{threads}"{most}'
+
+
 def special(register: str, count: int) -> str:
     """A special register, which is less than ``count``, in the function that is launched."""
     return f"call range(i32 0, {count}) i32 @llvm.nvvm.read.ptx.sreg.{register}()"
@@ -216,7 +224,8 @@ def entry_text(
         arrays += [REPORTED_WORD] if kernel.reports else []
         test = guard_lines(said, "%thread", "%", is_block_wide=kernel.reports)
         lines = ["entry:", *reads, *test, "go:", *run, "  br label %leave", "leave:", "  ret void"]
-    head = f'define ptx_kernel void @kernel({", ".join(said.parameters)}) "nvvm.maxntid"="{kernel.threads}" {{'
+    limits = limits_text(kernel.threads, kernel.most_registers)
+    head = f"define ptx_kernel void @kernel({', '.join(said.parameters)}) {limits} {{"
     meet = ["define internal void @meet(i32 %0) alwaysinline convergent {", BARRIER, "  ret void", "}"]
     return "\n".join([part.text, *meet, *arrays, head, *lines, "}", *said.nodes])
 

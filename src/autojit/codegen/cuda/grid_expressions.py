@@ -148,7 +148,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             self.width = width
             self.set_counters(self.walk.inner, start)
             counters = {v: self.variables[v] for v in self.walk.inner}
-            vector = [self._neighbour(slot, counters, start, inside, k) for k in range(width)]
+            vector = [self.neighbour(slot, counters, start, inside, k) for k in range(width)]
             base, distance = (points[0], slot * step) if is_single and points else (vector[0], 0)
             for k, point in enumerate(vector):
                 if point is not base:
@@ -158,7 +158,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             points += vector
         return points
 
-    def _neighbour(
+    def neighbour(
         self, slot: int, counters: Mapping[LoopVariable, str], start: str, inside: str | None, place: int
     ) -> Point:
         """A point of a vector: only the counters of the loops that have such vectors differ from the first one's."""

@@ -34,6 +34,9 @@ from autojit.core.sizes import is_symbolic
 WARP = 32
 """Lanes that run together, on every GPU so far."""
 
+MOST_REGISTERS = 168
+"""Of a thread that holds much: a processor then has room for three blocks of 128 threads."""
+
 GLOBAL, SHARED = "addrspace(1)", "addrspace(3)"
 _ERROR_ORDER = 'syncscope("device") monotonic monotonic'
 
@@ -76,6 +79,8 @@ class CudaKernel(KernelFunction):
     wrapping: ClassVar[str] = " nsw"
     partials: ClassVar[str] = f"{GLOBAL} %partials"
     """The address of partial results, in a kernel that has some."""
+    most_registers = 0
+    """Of a thread; 0: the assembler decides, who takes fewer than a kernel needs where more blocks fit by that."""
 
     def __init__(self, grid: Grid, *, is_checked: bool = False, follows_reports: bool = False) -> None:
         super().__init__(ModuleText(), "body", is_checked=is_checked, follows_reports=follows_reports)
@@ -135,6 +140,7 @@ class CudaKernel(KernelFunction):
             tuple(self.failing),
             shared=tuple(self.shared_bytes),
             copies=tuple(self.copies),
+            most_registers=self.most_registers,
             sizes=tuple(self.module.sizes),
         )
 

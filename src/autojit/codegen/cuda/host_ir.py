@@ -13,6 +13,8 @@ from __future__ import annotations
 from functools import reduce
 
 from autojit.codegen.cuda.host_records import (
+    ALONE,
+    AS_GRAPH,
     FAILED,
     FIRST,
     GRAPH,
@@ -20,6 +22,7 @@ from autojit.codegen.cuda.host_records import (
     MISALIGNED,
     RESIZED,
     SECOND,
+    TOGETHER,
     Channel,
     DriverCalls,
     HostNumber,
@@ -246,10 +249,14 @@ def _launch_kernels(f: NativeFunction, calls: _Calls, run: str, stream: str) -> 
         grid = (LaunchWords.blocks_x, LaunchWords.blocks_y, LaunchWords.blocks_z, LaunchWords.threads)
         numbers = [f.get(launch, word) for word in grid]
         what: list[str | int] = [function, *numbers, 1, 1, 0, stream, how]
-        with f.when(f.is_set(f.get(launch, LaunchWords.is_cooperative))):
+        kind = f.get(launch, LaunchWords.kind)
+        with f.when(f.test("eq", kind, TOGETHER)):
             calls.do(DriverCalls.launch_together, *what)
-        with f.otherwise(), f.when(reduce(f.both, (f.is_set(blocks, "i32") for blocks in numbers[:3]))):
-            calls.do(DriverCalls.launch, *what, "null")  # open sizes may leave no blocks
+        with f.when(f.test("eq", kind, AS_GRAPH)):
+            calls.do(DriverCalls.launch_graph, function, stream)
+        has_blocks = reduce(f.both, (f.is_set(blocks, "i32") for blocks in numbers[:3]))  # open sizes may leave none
+        with f.when(f.both(f.test("eq", kind, ALONE), has_blocks)):
+            calls.do(DriverCalls.launch, *what, "null")
     with f.when(f.test("eq", f.get(run, Run.mode), FIRST)):
         f.put(run, Run.mode, SECOND)
 

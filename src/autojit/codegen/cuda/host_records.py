@@ -8,6 +8,9 @@ LAUNCH, FIRST, SECOND, GRAPH = range(4)
 """What a run does (`Run.mode`): its launches one by one, always, or because it is the first time; has a graph made,
 which is launched from then on; launches the graph."""
 
+ALONE, TOGETHER, AS_GRAPH = range(3)
+"""A kernel; one all of whose blocks run at once; a graph, whose address is in the place of the function's."""
+
 MAKE_GRAPH, MISALIGNED, RESIZED, FAILED = range(4)
 """What Python is asked for: a graph; kernels for addresses that are aligned to elements only; the graph for other
 sizes than those of the run before; to raise an error."""
@@ -96,7 +99,7 @@ class LaunchWords(Record[int]):
     blocks_z: HalfWord
     threads: HalfWord
     parameters: Pointer  # the addresses of the arguments
-    is_cooperative: Word  # 1: all its blocks run at once
+    kind: Word  # `ALONE`, `TOGETHER` or `AS_GRAPH`
 
 
 class PrologueNode(Record[int]):

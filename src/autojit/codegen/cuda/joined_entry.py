@@ -31,6 +31,7 @@ from autojit.codegen.cuda.entry_point import (
     Part,
     PartText,
     guard_lines,
+    limits_text,
     shared_array,
     special,
 )
@@ -92,9 +93,7 @@ class _JoinedEntry:
                 phase = placed.phase
                 lines += [f"  call void @meet.grid(ptr {GLOBAL} %meeting, i32 %thread)"] if grid.meets else [BARRIER]
             lines += self._part(placed)
-        limits = f'"nvvm.maxntid"="{grid.threads}"'
-        if grid.most_registers:
-            limits += f' "nvvm.maxnreg"="{grid.most_registers}"'
+        limits = limits_text(grid.threads, grid.most_registers)
         head = f"define ptx_kernel void @kernel({', '.join(parameters)}) {limits} {{"
         reads = [f"  %thread = {special('tid.x', grid.threads)}", f"  %block = {special('ctaid.x', grid.blocks)}"]
         function = [head, "entry:", *reads, *lines, "  ret void", "}"]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-from autojit.codegen.cuda.grid_function import WARP
+from autojit.codegen.cuda.grid_function import MOST_REGISTERS, WARP
 from autojit.core.records import record
 
 # None of these has been measured: a dependent launch in a graph is known to take about 1.2 us, a barrier of all blocks
@@ -28,9 +28,7 @@ from autojit.core.records import record
 MOST_THREADS = 512
 """Of a block of a joined kernel: a thread may then have 128 registers."""
 MOST_HEAVY_THREADS = 256
-"""Of one with a part that takes more: products' tiles, folds of many columns."""
-MOST_REGISTERS = 168
-"""Of a thread, where a block has no more threads than that."""
+"""Of one with a part that takes more, products' tiles, folds of many columns: a thread has `MOST_REGISTERS`."""
 HEAVY_BYTES = 16
 """Of shared memory for each thread. What holds more there holds much in registers: of the kernels of fourteen training
 steps all that take more than 100 registers do, by NVIDIA's assembler."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from autojit.codegen.phases import phases_of
 from autojit.codegen.piecewise import below
 from autojit.codegen.walk import Walk
-from autojit.core.sizes import is_symbolic
+from autojit.core.sizes import is_symbolic, surely_less
 from autojit.ir.index import Index, LoopVariable
 from autojit.schedule.expressions import Expr, Load
 
@@ -116,7 +116,8 @@ def is_vector(walk: Walk, index: Index, width: int) -> bool:
     """Whether neighbours of a vector are neighbours in memory and begin at a multiple of it."""
     along, terms, stride = vector_loops(walk, width), dict(index.terms), 1
     for variable in reversed(along):
-        if variable.extent > 1 and (terms.pop(variable, 0) != stride or variable in index.divided_variables()):
+        is_walked = not surely_less(variable.extent, 2)  # what the step counts may be 0 or 1
+        if is_walked and (terms.pop(variable, 0) != stride or variable in index.divided_variables()):
             return False
         stride *= variable.extent
     return all(n % width == 0 for n in (index.offset, *terms.values()))

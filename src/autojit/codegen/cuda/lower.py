@@ -12,23 +12,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
-from itertools import chain
+from itertools import chain, pairwise
 
+from autojit.codegen.cuda.decided import decided_work, is_decided_there
 from autojit.codegen.cuda.grid_loops import print_grid
 from autojit.codegen.cuda.products import print_product, product_key
 from autojit.codegen.cuda.structured import print_structured
 from autojit.codegen.cuda.target import CudaTarget
-from autojit.codegen.cuda.unrolled import UnrolledScan, Work, unrolled_scan
+from autojit.codegen.cuda.unrolled import UnrolledScan, unrolled_scan
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import (
     Callback,
+    Conditional,
     DeviceCopy,
     DeviceFill,
     DeviceRun,
+    DeviceWork,
     Entry,
     Launch,
     LoweredStep,
     LowerInner,
+    Offset,
     Reporter,
     Shared,
     Transfer,
@@ -36,8 +40,9 @@ from autojit.codegen.lowered import (
 from autojit.codegen.lowering_errors import lowering_error
 from autojit.core.config import config
 from autojit.core.device import CPU, Device
-from autojit.core.errors import CompileError, SpecializeSize, UndecidedSizeError
+from autojit.core.errors import CompileError, HostDecides, SpecializeSize, UndecidedSizeError
 from autojit.core.records import record
+from autojit.core.sizes import is_counted
 from autojit.ir.concrete import symbols_of
 from autojit.ir.graph import Node, Value, values_of
 from autojit.ops.control_flow import HoldsGraphs
@@ -108,7 +113,7 @@ class _Lowering:
                 raise
             except Exception as error:
                 raise lowering_error(kernel.nodes, self.schedule, error) from error
-        parts = self.parts
+        parts = [piece for part in self.parts for piece in part.pieces()]
         return LoweredStep(
             self.schedule,
             tuple([part.entry() for part in parts]),
@@ -128,6 +133,17 @@ class _Lowering:
             found = self.bodies[id(schedule)] = inner.run()
         return found
 
+    def _decided(self, kernel: NestedKernel) -> list[DeviceWork]:
+        """A branch or loop that the device decides by itself.
+
+        Raises:
+            HostDecides: it cannot.
+        """
+        if _counts(kernel.node):
+            raise HostDecides("sizes are counted in a branch or loop")
+        bodies = [self._body(schedule) for schedule in kernel.schedules]
+        return decided_work(kernel, bodies, commits=self._commits(kernel))
+
     def _unroll(self, kernel: NestedKernel) -> None:
         scan = unrolled_scan(kernel, self._body(kernel.schedules[0])) if isinstance(kernel.node.op, Scan) else None
         if scan is None:
@@ -138,10 +154,12 @@ class _Lowering:
 
     def _of_host_in_place_of(self, kernel: Kernel) -> Kernel | None:
         """What the host's code generator lowers for a kernel, if anything."""
+        if isinstance(kernel, NestedKernel) and is_decided_there(kernel):
+            return None
         if kernel in self.scans:
             return self.rounds.get(kernel)
         if isinstance(kernel, NestedKernel) and _spans_devices(kernel):
-            return None if _counts(kernel.node) else kernel
+            return kernel
         return kernel if _is_of_host(kernel) else None
 
     def _lower(self, kernel: Kernel) -> None:
@@ -174,21 +192,16 @@ class _Lowering:
         if done < scan.op.length or rounds is None:
             self._tell(kernel, scan.turns(done, scan.op.length - done, goes_on=done > 0, commits=commits), may_fail)
 
-    def _tell(self, kernel: Kernel, work: Sequence[Work], may_fail: bool) -> None:
+    def _tell(self, kernel: Kernel, work: Sequence[DeviceWork], may_fail: bool) -> None:
         """Let a device do a kernel's work behind what it has been told."""
         last = self.parts[-1] if self.parts else None
         if last is None or not isinstance(last.made, Device) or last.made != device_of(kernel):
             last = _Part(device_of(kernel), [], [], False)
             self.parts.append(last)
-        last.nodes += kernel.nodes
-        last.writes += kernel.writes()
-        last.may_fail = last.may_fail or may_fail
         nodes = tuple(kernel.nodes)
-        for each in work:  # those of a loop's turns have the nodes of its body
-            if isinstance(each, Launch) and not each.nodes:
-                last.work.append(replace(each, nodes=nodes))
-            else:
-                last.work.append(each)
+        # those of a loop's turns have the nodes of its body
+        told = [replace(each, nodes=nodes) if isinstance(each, Launch) and not each.nodes else each for each in work]
+        last.take(_Part(last.made, list(nodes), kernel.writes(), may_fail, told))
 
     def _of_host(self, kernel: Kernel) -> list[Entry]:
         """What the host's code generator has made of a kernel: no two have the same nodes and results."""
@@ -209,16 +222,18 @@ class _Lowering:
         arguments = (*called.operands, *kernel.node.outputs)
         return Entry(Callback(called), "", arguments, 1, CALLBACK_NS + 2 * TRANSFER_NS, f"callback {name}")
 
-    def _launches(self, kernel: Kernel) -> list[Work] | None:
+    def _launches(self, kernel: Kernel) -> list[DeviceWork] | None:
         """What a device is told for a kernel; None: it has no code for it."""
         commits = self._commits(kernel)
         if isinstance(kernel, LoopKernel):
             return self._loops(kernel, commits)
         if isinstance(kernel, MatmulKernel):
             return self._product(kernel, commits)
+        if isinstance(kernel, NestedKernel):
+            return self._decided(kernel) if is_decided_there(kernel) else None
         if isinstance(kernel, CopyKernel):
             return self._copy(kernel.target, kernel.source, commits)
-        return self._structured(kernel, commits) if isinstance(kernel, StructuredKernel) else None
+        return self._structured(kernel, commits)
 
     def _commits(self, kernel: Kernel) -> bool:
         """Whether a kernel may write what lasts after an error was reported.
@@ -227,13 +242,13 @@ class _Lowering:
         """
         return self.has_failed and not self.outputs.isdisjoint(kernel.writes())
 
-    def _copy(self, target: Value, source: Value, commits: bool) -> list[Work]:
+    def _copy(self, target: Value, source: Value, commits: bool) -> list[DeviceWork]:
         """A copy within the device; none where the target has the source's memory."""
         if self.schedule.overwriting.get(target) is source:
             return []
         return [DeviceCopy(target, source, target.type.size_bytes, commits)]
 
-    def _loops(self, kernel: LoopKernel, commits: bool) -> list[Work]:
+    def _loops(self, kernel: LoopKernel, commits: bool) -> list[DeviceWork]:
         program = kernel.program
         text = self._grid(program)
         label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
@@ -251,7 +266,7 @@ class _Lowering:
             found = program.form.texts[way] = self.printed[key]
         return found
 
-    def _product(self, kernel: MatmulKernel, commits: bool) -> list[Work]:
+    def _product(self, kernel: MatmulKernel, commits: bool) -> list[DeviceWork]:
         key = product_key(kernel)
         text = self.printed.get(key)
         if text is None:
@@ -260,7 +275,7 @@ class _Lowering:
         label = "+".join([f"matmul {a[-2]}x{a[-1]}x{b[-1]}", *dict.fromkeys(n.op.name for n in kernel.nodes[1:])])
         return self._launch(text, (*kernel.reads(), *kernel.writes()), label, kernel, (), commits)
 
-    def _structured(self, kernel: StructuredKernel, commits: bool) -> list[Work] | None:
+    def _structured(self, kernel: StructuredKernel, commits: bool) -> list[DeviceWork] | None:
         node = kernel.node
         text = self._print_structured(kernel)
         if text is None:
@@ -270,7 +285,7 @@ class _Lowering:
             label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
             return self._launch(text, buffers, label, kernel, (), commits)
         operands: tuple[Value, ...] = kernel.operands
-        work: list[Work] = []
+        work: list[DeviceWork] = []
         if isinstance(node.op, Scattering):  # it finds its base in its result
             (result,) = node.outputs
             if kernel.clears:
@@ -303,7 +318,7 @@ class _Lowering:
         kernel: Kernel,
         lookups: Iterable[Node],
         commits: bool,
-    ) -> list[Work]:
+    ) -> list[DeviceWork]:
         """A kernel that is launched; what combines its partial results follows by itself."""
         code = 0
         if text.reports:
@@ -320,7 +335,33 @@ class _Part:
     nodes: list[Node]
     writes: list[Value]
     may_fail: bool
-    work: list[Work] = field(default_factory=list)
+    work: list[DeviceWork] = field(default_factory=list)
+    kernels: list[_Part] = field(default_factory=list)  # what a device is told, kernel by kernel
+
+    def take(self, part: _Part) -> None:
+        """Go on with what another one is of."""
+        self.nodes += part.nodes
+        self.writes += part.writes
+        self.may_fail = self.may_fail or part.may_fail
+        self.work += part.work
+        self.kernels.append(part)
+
+    def pieces(self) -> list[_Part]:
+        """What a device is told until a counted size decides how much it does, meanwhile, and from then on.
+
+        Counted sizes are others in every call. What does not depend on them is launched as a graph all the same.
+        """
+        counted = [place for place, kernel in enumerate(self.kernels) if any(map(_is_counted, kernel.work))]
+        if not counted:
+            return [self]
+        bounds = [0, counted[0], counted[-1] + 1, len(self.kernels)]
+        found: list[_Part] = []
+        for first, stop in pairwise(bounds):
+            if first < stop:
+                found.append(_Part(self.made, [], [], False))
+                for kernel in self.kernels[first:stop]:
+                    found[-1].take(kernel)
+        return found
 
     def entry(self) -> Entry:
         """The finished entry."""
@@ -328,6 +369,22 @@ class _Part:
             return self.made
         run = DeviceRun(self.made, tuple(self.work))
         return Entry("@aj_device", "", (run,), 1, LAUNCH_NS * len(self.work), f"{len(self.work)} on {self.made}")
+
+
+def _is_counted(work: DeviceWork) -> bool:
+    """Whether a size that the step counts decides how much is done."""
+    if isinstance(work, Conditional):
+        return any(map(_is_counted, work.work))
+    if not isinstance(work, Launch):
+        return is_counted(work.size_bytes)
+    if any(isinstance(buffer, Offset) and is_counted(buffer.offset_bytes) for buffer in work.buffers):
+        return True
+    kernel: GridText | None = work.kernel
+    while kernel is not None:
+        if any(map(is_counted, (*kernel.sizes, *kernel.blocks, kernel.partial_bytes))):
+            return True
+        kernel = kernel.combine
+    return False
 
 
 def _is_transfer(kernel: Kernel) -> bool:
@@ -341,7 +398,7 @@ def _spans_devices(kernel: NestedKernel) -> bool:
 
 
 def _counts(node: Node) -> bool:
-    """Whether sizes are counted in a branch or loop: on a device that parts a step, and a body has no parts."""
+    """Whether sizes are counted in a branch or loop, so that the host has to wait in each turn."""
     if not isinstance(node.op, HoldsGraphs):
         return is_counting(node)
     return any(_counts(inner) for graph in node.op.graphs() for inner in graph.nodes)

@@ -6,7 +6,7 @@ Where a number has no measurement beside it, none is recorded: no GPU has run th
 from __future__ import annotations
 
 from autojit.core.dtypes import bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
-from autojit.core.machine import Attending, Machine
+from autojit.core.machine import Attending, FewRows, Machine
 
 NEVER = 1 << 62
 """Bytes or steps that no graph has."""
@@ -28,7 +28,9 @@ CUDA_MACHINE = Machine(
     bands=None,  # rows are spread over the processors, not sliced for a cache
     batch_bytes=NEVER,  # independent kernels are launches of their own
     value_bytes=64,  # keys of generators have 16; the block that travels with a launch has room for 4 KiB
-    counts_sizes=False,  # launches would have to wait for the number: not built yet
     attention=Attending(frozenset((float32, float16, bfloat16)), 128),  # wider rows fill shared memory
+    few_rows=FewRows(
+        rows=132, elements=16 << 10, least=1 << 10
+    ),  # processors; what a block holds; a lane's vector each
     epilogue_expressions=96,  # a thread may hold 32 elements of a product: 3,000 lines of text
 )

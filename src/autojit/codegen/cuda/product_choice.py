@@ -28,6 +28,12 @@ COMBINE_CYCLES = 4000.0
 FRAGMENT_EDGE = 8.0
 """Rows or columns of a warp's tile whose reading from shared memory takes as long as multiplying them."""
 
+AS_GOOD = 1.125
+"""Choices whose estimates differ by no more than this are told apart by the bytes of sums that splits leave in memory.
+
+The estimate is no better than that, and what one kernel moves through the second cache others wait for.
+"""
+
 LONGEST_SUM = {float32: 4096}
 """What is added up term by term: BLAS works in blocks, and what these leave of errors is not doubled.
 
@@ -50,40 +56,52 @@ class Choice:
 def choose(
     dtype: DType, target: CudaTarget, extents: tuple[int, int, int], batch: int, *, splits: bool = True
 ) -> Choice:
-    """What is estimated to take the least time; of equals the first, which is larger.
+    """What is estimated to take the least time, or hardly more and leaves less in memory; of equals the larger one.
 
     Args:
         extents: m, n and k of one matrix.
         batch: how many matrices.
         splits: whether the contracted axis may be split.
     """
+    found = estimates(dtype, target, extents, batch, splits=splits)
+    fastest = min(cycles for cycles, _ in found)
+    good = [pair for pair in found if pair[0] <= fastest * AS_GOOD]
+    fewest = min(choice.splits for _, choice in good)
+    return min((pair for pair in good if pair[1].splits == fewest), key=lambda pair: pair[0])[1]
+
+
+def estimates(
+    dtype: DType, target: CudaTarget, extents: tuple[int, int, int], batch: int, *, splits: bool = True
+) -> list[tuple[float, Choice]]:
+    """All ways to compute a product, with the cycles that each is taken to need; arguments as of `choose`."""
     m, n, k = extents
     found = []
     for tile in tiles_of(fragment_of(dtype, target, k), dtype, k):
+        if tile.slices > 1 and -(-k // tile.turn_depth) < LEAST_STEPS:
+            continue
         tiles = -(-m // tile.rows) * -(-n // tile.columns) * batch
         most = -(-target.processors // max(tiles, 1)) if splits else 1
-        least = -(-k // LONGEST_SUM.get(dtype, k)) if splits and k else 1
+        least = -(-k // (LONGEST_SUM.get(dtype, k) * tile.slices)) if splits and k else 1
         found += [(_cycles(choice, dtype, target, extents, tiles), choice) for choice in _choices(tile, k, least, most)]
-    return min(found, key=lambda pair: pair[0])[1]
+    return found
 
 
 def _choices(tile: Tile, k: int, least: int, most: int) -> Iterator[Choice]:
-    """A tile with its splits: by powers of two, until every processor has a block."""
+    """A tile with its splits: as many as give every processor one block, and powers of two up to that and one more."""
     if least == 1:
         yield Choice(tile, 1, k)
     else:
         yield _split(tile, k, least)
-    count = 2
-    while count < 2 * most and count <= MOST_SPLITS and -(-k // tile.depth) // count >= LEAST_STEPS:
-        if count > least:
+    powers = [1 << bit for bit in range(1, MOST_SPLITS.bit_length()) if 1 << bit < 2 * most]
+    for count in sorted({*powers, min(most - 1, MOST_SPLITS)}):
+        if count > least and -(-k // tile.turn_depth) // count >= LEAST_STEPS:
             yield _split(tile, k, count)
-        count *= 2
 
 
 def _split(tile: Tile, k: int, count: int) -> Choice:
-    """About ``count`` splits, each of whole depths."""
-    steps = -(-k // tile.depth)
-    chunk = -(-steps // count) * tile.depth
+    """About ``count`` splits, each of whole turns."""
+    steps = -(-k // tile.turn_depth)
+    chunk = -(-steps // count) * tile.turn_depth
     return Choice(tile, -(-k // chunk), chunk)
 
 
@@ -96,7 +114,8 @@ def _cycles(choice: Choice, dtype: DType, target: CudaTarget, extents: tuple[int
     bringing = (tile.rows + tile.columns) * dtype.size_bytes / BYTES_PER_CYCLE
     depth = max(choice.chunk, 1)
     busy = depth * max(multiplying, bringing)  # of the processor, if it has other blocks to go on with
-    alone = depth * (multiplying * max(1, WARPS_AT_ONCE / warps) + bringing + STEP_CYCLES / tile.depth)
+    turns = max(1, warps / WARPS_AT_ONCE)  # of warps that multiply while others bring
+    alone = depth * (multiplying * max(1, WARPS_AT_ONCE / warps) + bringing / turns + STEP_CYCLES / tile.turn_depth)
     rounds = -(-tiles * choice.splits // target.processors)
     found = max(rounds * busy, alone) + BLOCK_CYCLES
     if choice.splits > 1:

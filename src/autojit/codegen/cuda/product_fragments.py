@@ -24,6 +24,10 @@ class Places:
         self.tile = tile
         self.lane = kernel.remainder(kernel.thread, WARP)
         warp = kernel.quotient(kernel.thread, WARP)
+        self.slice: str | None = None  # the number of the lane's slice, if there are several
+        if tile.slices > 1:
+            self.slice = kernel.quotient(kernel.thread, tile.slice_threads)
+            warp = kernel.remainder(warp, tile.slice_threads // WARP)
         self.group = kernel.quotient(self.lane, 4)
         self.member = kernel.remainder(self.lane, 4)
         down = kernel.quotient(warp, tile.warps[1])

@@ -19,17 +19,19 @@ from itertools import groupby
 from math import gcd, prod
 from typing import ClassVar, Literal
 
-from autojit.codegen.cuda.grid_function import CudaKernel, Grid
+from autojit.codegen.cuda.grid_function import MOST_REGISTERS, CudaKernel, Grid
 from autojit.codegen.cuda.product_choice import Choice, choose
 from autojit.codegen.cuda.product_fragments import Places
 from autojit.codegen.cuda.product_operands import Stored, Strided, Supply
 from autojit.codegen.cuda.product_pipeline import Pipeline
+from autojit.codegen.cuda.product_results import Results, Run, exchanges
+from autojit.codegen.cuda.product_shelves import Shelf
 from autojit.codegen.cuda.product_steps import Totals, steps_of
 from autojit.codegen.cuda.product_tiles import TENSOR_CAPABILITY, Tile
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import Buffer, GridText
-from autojit.codegen.scalar import Scalar, is_half
+from autojit.codegen.scalar import Scalar, is_half, register_type
 from autojit.core.dtypes import DType, float32
 from autojit.core.records import record
 from autojit.core.sizes import is_symbolic, surely_less, typical
@@ -178,6 +180,9 @@ class Element:
     offset: int
 
 
+Vector = list[tuple[Element, Scalar]]
+"""Neighbours in a row of the result with what was summed up of them: all are inside, or none is."""
+
 Write = tuple[int, Scalar, str]
 """A buffer, what is stored there, and where."""
 
@@ -206,6 +211,7 @@ class ProductPrinter(CudaKernel):
         if self.job.part == "combine":
             self._combine()
         else:
+            self.most_registers = MOST_REGISTERS
             self._find_tile()
             places = Places(self, self.tile)
             totals = [self.slot(self.total) for _ in places.of_lane()]
@@ -213,9 +219,13 @@ class ProductPrinter(CudaKernel):
                 self.put(slot, self.emit.constant(0, self.total))
             if self.shape.extents[2]:
                 self._multiply(places, totals)
-            self.open_columns(places)
-            self._finish(places, [self.get(slot, self.total) for slot in totals])
-            self.close_columns(places)
+            height, columns = self.tile.fragment.rows, self.shape.extents[1]
+            is_first = None if places.slice is None else self.test("eq", places.slice, 0)
+            with self.where(is_first):  # all lanes of a warp, or none
+                results = Results(self, places, exchanges=exchanges(height, self.total.size_bytes, columns))
+                self.open_columns(results)
+                self._finish(results, [self.get(slot, self.total) for slot in totals])
+                self.close_columns(places, results)
         roles = self.roles()
         if self.job.part == "sums":
             roles = [Buffer("reads" if k in self.operands else "takes", b.element_bytes) for k, b in enumerate(roles)]
@@ -225,10 +235,10 @@ class ProductPrinter(CudaKernel):
     partial_bytes = 0
     """Of what blocks leave of columns."""
 
-    def open_columns(self, places: Places) -> None:
+    def open_columns(self, results: Results) -> None:
         """Before a lane's elements go on: nothing, unless something folds them."""
 
-    def close_columns(self, places: Places) -> None:
+    def close_columns(self, places: Places, results: Results) -> None:
         """Behind a lane's elements."""
 
     def combining(self, roles: Sequence[Buffer]) -> GridText | None:
@@ -275,45 +285,73 @@ class ProductPrinter(CudaKernel):
 
     def _multiply(self, places: Places, totals: Totals) -> None:
         tile, choice, k = self.tile, self.job.choice, self.shape.extents[2]
-        steps = -(-typical(choice.chunk) // tile.depth)
+        steps = -(-typical(choice.chunk) // tile.turn_depth)
         stages = tile.stages if is_symbolic(k) else min(tile.stages, steps)
         supplies = [
             Supply(self, number, stored, self.dtype, lines=lines, stages=stages, tile=tile, copies=self.job.copies)
             for number, stored, lines in zip(self.operands, self.stored(), (tile.rows, tile.columns), strict=True)
         ]
-        pipeline = Pipeline(self, (supplies[0], supplies[1]), stages, self._origins(), (self.row, self.column))
+        tiles = self.row, self.column
+        pipeline = Pipeline(self, (supplies[0], supplies[1]), stages, self._origins(), tiles, places.slice)
         way = steps_of(tile.fragment)(self, self.dtype, places, supplies[0].shelf, supplies[1].shelf)
-        if choice.splits == 1:
-            pipeline.run(way, totals, 0, k)
-            return
-        first = self.scaled(self.split, choice.chunk)
-        pipeline.run(way, totals, first, self.at_most(self.offset(first, choice.chunk), k))
+        first: Operand = 0
+        stop: Operand = k
+        if choice.splits > 1:
+            first = self.scaled(self.split, choice.chunk)
+            stop = self.at_most(self.offset(first, choice.chunk), k)
+        pipeline.run(way, totals, first, stop)
+        if places.slice is not None:
+            shelves = [supply.shelf for supply in supplies]
+            self._add_slices(places.slice, totals, max(shelves, key=lambda s: s.size), stages)
+
+    def _add_slices(self, own: str, totals: Totals, shelf: Shelf, stages: int) -> None:
+        """Sums of all slices, in their order, become those of the first; operands leave them their shared memory."""
+        count, threads, kind = self.tile.slices, self.tile.slice_threads, register_type(self.total)
+        elements = (count - 1) * threads * len(totals)
+        has_room = stages * count * shelf.size * self.dtype.size_bytes >= elements * self.total.size_bytes
+        base = shelf.base if has_room else self.shared(kind, elements)
+        thread, each = self.remainder(self.thread, threads), threads * len(totals)
+        self.barrier()
+        with self.when(self.test("ne", own, 0)):
+            first = self.offset(self.scaled(self.sub(own, 1), each), thread)
+            for k, slot in enumerate(totals):
+                at = self.offset(first, k * threads)
+                self.emit.store(self.get(slot, self.total), self.address(base, self.total, at))
+        self.barrier()
+        with self.when(self.test("eq", own, 0)):
+            for number in range(count - 1):
+                for k, slot in enumerate(totals):
+                    at = self.offset(thread, number * each + k * threads)
+                    other = self.emit.load(self.address(base, self.total, at), self.total)
+                    self.put(slot, self.emit.add(self.get(slot, self.total), other))
 
     # -- the result
 
-    def _finish(self, places: Places, totals: Sequence[Scalar]) -> None:
+    def _finish(self, results: Results, totals: Sequence[Scalar]) -> None:
         """Every lane's elements, those of a fragment together: first all that is read, then all that is written."""
-        elements = list(zip(places.of_lane(), totals, strict=True))
-        row, column = self.add(self.row, places.row), self.add(self.column, places.column)
-        count = self.tile.fragment.rows // 4
-        for first in range(0, len(elements), count):
-            found: list[tuple[Element, Scalar]] = []
-            for pair in range(first, first + count, 2):
-                (down, across), _ = elements[pair]
-                neighbours = self._neighbours(self.offset(row, down), self.offset(column, across), across)
-                found += [(one, total) for one, (_, total) in zip(neighbours, elements[pair : pair + 2], strict=True)]
-            for inside, together in groupby(found, lambda item: item[0].inside):
+        row, column = self.add(self.row, results.row), self.add(self.column, results.column)
+        for fragment in results.runs(totals):
+            found: list[Vector] = []
+            for run in fragment:
+                elements = self._neighbours(self.offset(row, run.down), self.offset(column, run.across), run)
+                if all(one.inside == elements[0].inside for one in elements):
+                    found.append(list(zip(elements, run.totals, strict=True)))
+                else:
+                    found += [[pair] for pair in zip(elements, run.totals, strict=True)]
+            for inside, together in groupby(found, lambda vector: vector[0][0].inside):
                 with self.where(inside):
                     self._store(list(together))
 
-    def _store(self, found: Sequence[tuple[Element, Scalar]]) -> None:
-        """What becomes of elements: first all that is read, then all that is written."""
+    def _store(self, found: Sequence[Vector]) -> None:
+        """What becomes of vectors of neighbours: first all that is read, then all that is written."""
         if self.job.part == "sums":
-            for element, total in found:
-                at = self.offset(self.scaled(self.split, self.job.size), element.position)
-                self.emit.store(total, self.address(self.partials, self.total, at))
+            for vector in found:
+                at = self.offset(self.scaled(self.split, self.job.size), vector[0][0].position)
+                start = self.address(self.partials, self.total, at)
+                for k, (_, total) in enumerate(vector):
+                    self.emit.store(total, self.address(start, self.total, k) if k else start)
             return
-        writes = [write for element, total in found for write in self.results(element, total)]
+        writes = [write for vector in found for write in self.results(vector)]
         for argument, value, position in writes:
             self.write(argument, value, position)
 
@@ -334,7 +372,8 @@ class ProductPrinter(CudaKernel):
                     self.put(slot, self.emit.add(self.get(slot, self.total), found))
             row, column = self.quotient(first, n), self.remainder(first, n)
             elements = [Element(row, self.offset(column, k), self.offset(first, k), None, k) for k in range(count)]
-            self._store([(element, self.get(slot, self.total)) for element, slot in zip(elements, totals, strict=True)])
+            sums = [self.get(slot, self.total) for slot in totals]
+            self._store([list(zip(elements, sums, strict=True))])
 
     def where(self, inside: str | None) -> AbstractContextManager[None]:
         """What is written inside is done by lanes whose element is one of the result.
@@ -343,19 +382,20 @@ class ProductPrinter(CudaKernel):
         """
         return self.perhaps(inside)
 
-    def _neighbours(self, row: str, column: str, across: int) -> list[Element]:
-        """Two elements next to each other in a row of the result."""
+    def _neighbours(self, row: str, column: str, run: Run) -> list[Element]:
+        """The elements of a run, next to each other in a row of the result; two, or as many as divide the row."""
         m, n, _ = self.shape.extents
         line = self.offset(self.scaled(self.matrix, m), row)
         start = self.scaled(line, n)
-        columns = [column, self.offset(column, 1)]
-        inside: list[str | None] = [None, None]
+        columns = [self.offset(column, k) for k in range(len(run.totals))]
+        inside: list[str | None] = [None] * len(columns)
         if m % self.tile.rows or n % self.tile.columns:
             is_row = self.test("ult", row, m)
-            first = self.both(is_row, self.test("ult", columns[0], n))
-            inside = [first, self.both(is_row, self.test("ult", columns[1], n)) if n % 2 else first]
+            first = self.both(is_row, self.test("ult", column, n))
+            rest = [self.both(is_row, self.test("ult", at, n)) if n % len(columns) else first for at in columns[1:]]
+            inside = [first, *rest]
         return [
-            Element(line, at, self.offset(start, at), condition, across + k)
+            Element(line, at, self.offset(start, at), condition, run.across + k)
             for k, (at, condition) in enumerate(zip(columns, inside, strict=True))
         ]
 
@@ -366,9 +406,9 @@ class ProductPrinter(CudaKernel):
             return product
         return self.emit.add(product, self.read(ADDED, self.dtype, element.position))
 
-    def results(self, element: Element, total: Scalar) -> list[Write]:
-        """What is stored of an element."""
-        return [(len(self.buffers) - 1, self.product_at(element, total), element.position)]
+    def results(self, vector: Vector) -> list[Write]:
+        """What is stored of neighbours."""
+        return [(len(self.buffers) - 1, self.product_at(*pair), pair[0].position) for pair in vector]
 
     def roles(self) -> list[Buffer]:
         """What is done with each buffer."""

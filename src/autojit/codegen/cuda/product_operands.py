@@ -118,11 +118,12 @@ class Supply:
         copies: bool,
     ) -> None:
         self.kernel, self.number, self.stored, self.dtype = kernel, number, stored, dtype
-        self.lines, self.depth, self.threads = lines, tile.depth, tile.threads
+        self.lines, self.depth, self.threads = lines, tile.depth, tile.slice_threads
+        self.slices, self.turn_depth = tile.slices, tile.turn_depth
         self.kind = f"i{8 * dtype.size_bytes}"
         is_deep = stored.runs_deep
         rows, along = (lines, tile.depth) if is_deep else (tile.depth, lines)
-        base = kernel.shared(self.kind, stages * rows * along)
+        base = kernel.shared(self.kind, stages * tile.slices * rows * along)
         self.shelf = Shelf(base, dtype, rows, along, is_deep, _turn(tile.fragment, is_deep=is_deep))
         self.width = self._width(along)
         self.is_copied = copies and self.width * dtype.size_bytes in COPIED_BYTES
@@ -135,12 +136,13 @@ class Supply:
         return width
 
     def units(self) -> list[Unit]:
-        """What this lane brings of every part."""
+        """What this lane brings of every part; of several slices each has parts of its own."""
         kernel, width = self.kernel, self.width
+        thread = kernel.thread if self.slices == 1 else kernel.remainder(kernel.thread, self.threads)
         per_row = self.shelf.along // width
         found = []
         for turn in range(self.lines * self.depth // (width * self.threads)):
-            number = kernel.offset(kernel.thread, turn * self.threads)
+            number = kernel.offset(thread, turn * self.threads)
             outer, inner = kernel.quotient(number, per_row), kernel.scaled(kernel.remainder(number, per_row), width)
             line, depth = (outer, inner) if self.stored.runs_deep else (inner, outer)
             found.append(Unit(line, depth, width))
@@ -221,7 +223,7 @@ class Supply:
         tests = [is_zero] if is_zero else []
         tests += [
             kernel.test("uge", place, extent)
-            for place, extent, part in ((line, stored.lines, self.lines), (depth, stored.depth, self.depth))
+            for place, extent, part in ((line, stored.lines, self.lines), (depth, stored.depth, self.turn_depth))
             if not surely_divides(part, extent)
         ]
         return reduce(kernel.either, tests) if tests else None

@@ -22,11 +22,14 @@ Slots = list[str]
 class Pipeline:
     """The loop of one kernel.
 
+    Several slices go through the loop together: a turn has a part for each, one behind the other.
+
     Args:
         supplies: bring both operands.
         stages: parts that are in shared memory.
         matrices: where the block's matrices begin in the operands.
         lines: with which lines of them the block's tile begins.
+        own: the number of the lane's slice; None: there is one.
     """
 
     def __init__(
@@ -36,10 +39,11 @@ class Pipeline:
         stages: int,
         matrices: tuple[str, str],
         lines: tuple[str, str],
+        own: str | None = None,
     ) -> None:
         self.kernel, self.supplies, self.stages = kernel, supplies, stages
         self.matrices, self.lines = matrices, lines
-        self.depth = supplies[0].depth
+        self.depth, self.own = supplies[0].turn_depth, own
         self.is_copied = any(supply.is_copied for supply in supplies)
 
     def run(self, steps: Steps, totals: Totals, first: Operand, stop: Operand) -> None:
@@ -49,7 +53,7 @@ class Pipeline:
             self._put(0, self._bring(0, first))
             self._end_copies()
             self._meet(steps, 0, left=0)
-            steps.multiply((0, 0), totals)
+            steps.multiply(self._parts(0), totals)
             return
         for stage in range(self.stages - 1):
             self._begin(stage, kernel.offset(first, stage * self.depth), stop)
@@ -90,11 +94,16 @@ class Pipeline:
         return a, b
 
     def _part(self, supply: Supply, stage: Operand) -> Operand:
-        size = supply.shelf.size
-        return stage * size if isinstance(stage, int) else self.kernel.scaled(stage, size)
+        size, kernel = supply.shelf.size, self.kernel
+        if self.own is not None:
+            first = stage * supply.slices if isinstance(stage, int) else kernel.scaled(stage, supply.slices)
+            return kernel.scaled(kernel.offset(first, self.own), size)
+        return stage * size if isinstance(stage, int) else kernel.scaled(stage, size)
 
     def _bring(self, stage: Operand, depth: Operand) -> list[Brought]:
         """What is not copied of a part, in registers."""
+        if self.own is not None:
+            depth = self.kernel.offset(depth, self.kernel.scaled(self.own, self.supplies[0].depth))
         return [
             supply.bring(self._part(supply, stage), matrix, line, depth)
             for supply, matrix, line in zip(self.supplies, self.matrices, self.lines, strict=True)

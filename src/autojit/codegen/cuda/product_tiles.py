@@ -87,8 +87,9 @@ class Tile:
         fragment: of all its warps.
         warps: down and across the tile.
         fragments: of one warp, down and across.
-        depth: of the contracted axis in shared memory.
+        depth: of the contracted axis in shared memory, for each slice.
         stages: parts of this depth that shared memory has room for.
+        slices: groups of these warps that all have the whole tile, and take the parts of the contracted axis in turn.
     """
 
     fragment: Fragment
@@ -96,6 +97,7 @@ class Tile:
     fragments: tuple[int, int]
     depth: int
     stages: int
+    slices: int = 1
 
     @property
     def rows(self) -> int:
@@ -114,8 +116,17 @@ class Tile:
         return self.fragments[1] * COLUMNS
 
     @property
-    def threads(self) -> int:
+    def slice_threads(self) -> int:
         return WARP * self.warps[0] * self.warps[1]
+
+    @property
+    def threads(self) -> int:
+        return self.slice_threads * self.slices
+
+    @property
+    def turn_depth(self) -> int:
+        """What all slices take of the contracted axis at a time."""
+        return self.depth * self.slices
 
 
 MOST_TOTALS_BYTES = 256
@@ -124,36 +135,48 @@ MOST_TOTALS_BYTES = 256
 SHARED_BYTES = 48 * 1024
 """Of a block: what every GPU gives without asking."""
 
+SHARED_PER_THREAD = (SHARED_BYTES - 16) // 256
+"""Of a block of several slices, which joins launches of several kernels (`joined_plan`): their blocks have 256 threads
+at most, and run as many blocks of a product side by side as they have shared memory for."""
+
 MOST_STAGES = 4
 
-# Warps, fragments of a warp (16 rows, 8 columns), bytes of depth for each line. None was measured on hardware.
+# Warps, fragments of a warp (16 rows, 8 columns), bytes of depth for each line, slices. None was measured on hardware.
 LAYOUTS = (
-    ((2, 4), (4, 4), 64),  # 128 x 128
-    ((2, 2), (4, 4), 64),  # 128 x 64
-    ((2, 2), (2, 4), 64),  # 64 x 64
-    ((1, 4), (2, 4), 64),  # 32 x 128: few rows
-    ((4, 1), (2, 4), 64),  # 128 x 32: few columns
-    ((2, 2), (1, 2), 128),  # 32 x 32
-    ((1, 4), (1, 2), 128),  # 16 x 64: a few rows by many
-    ((4, 1), (1, 1), 128),  # 64 x 8: a matrix by a few vectors
-    ((1, 1), (1, 2), 128),  # 16 x 16
-    ((1, 1), (1, 1), 128),  # 16 x 8
+    ((2, 4), (4, 4), 64, 1),  # 128 x 128
+    ((2, 2), (4, 4), 64, 1),  # 128 x 64
+    ((2, 2), (2, 4), 64, 1),  # 64 x 64
+    ((1, 4), (2, 4), 64, 1),  # 32 x 128: few rows
+    ((4, 1), (2, 4), 64, 1),  # 128 x 32: few columns
+    ((2, 2), (1, 2), 128, 1),  # 32 x 32
+    ((1, 4), (1, 2), 128, 1),  # 16 x 64: a few rows by many
+    ((4, 1), (1, 1), 128, 1),  # 64 x 8: a matrix by a few vectors
+    ((1, 1), (1, 2), 128, 1),  # 16 x 16
+    ((1, 1), (1, 1), 128, 1),  # 16 x 8
+    ((2, 2), (2, 2), 64, 2),  # 64 x 32: from here on for long sums of few elements
+    ((2, 2), (1, 2), 128, 2),  # 32 x 32
+    ((1, 1), (1, 2), 64, 4),  # 16 x 16
 )
 
 
 def tiles_of(fragment: Fragment, dtype: DType, k: int) -> list[Tile]:
-    """The tiles of a fragment whose results fit in registers, from large to small."""
+    """The tiles of a fragment whose results fit in registers, from large to small; those of several slices last."""
     found = []
     size = max(dtype.size_bytes, 2)
-    for warps, (down, across), line_bytes in LAYOUTS:
+    for warps, (down, across), line_bytes, slices in LAYOUTS:
         totals = down * across * 4 * max(dtype.size_bytes, 4)
         rows, columns = warps[0] * down * LANES.rows, warps[1] * across * COLUMNS
         depth = _depth(fragment, dtype, line_bytes // size, k)
         depth = max(depth, WARP * prod(warps) // min(rows, columns))  # every thread brings something
         if totals > MOST_TOTALS_BYTES:
             continue
-        stages = min(MOST_STAGES, SHARED_BYTES // ((rows + columns) * depth * dtype.size_bytes))
-        found.append(Tile(fragment, warps, (down * LANES.rows // fragment.rows, across), depth, stages))
+        part_bytes = (rows + columns) * depth * slices * dtype.size_bytes
+        room = SHARED_BYTES if slices == 1 else SHARED_PER_THREAD * slices * WARP * prod(warps)
+        stages = min(MOST_STAGES, room // part_bytes)
+        fragments = down * LANES.rows // fragment.rows, across
+        if stages < 2:
+            continue  # nothing would be on its way while a part is multiplied
+        found.append(Tile(fragment, warps, fragments, depth, stages, slices))
     return found
 
 

@@ -11,9 +11,19 @@ from contextlib import contextmanager
 from autojit.codegen.cuda.combine import print_combine
 from autojit.codegen.cuda.grid_expressions import GridExpressions, Point
 from autojit.codegen.cuda.grid_folds import GridFolds, Partials
-from autojit.codegen.cuda.lane_folds import WARP_BITS, LaneFolds, State
+from autojit.codegen.cuda.lane_folds import LaneFolds, State
 from autojit.codegen.cuda.product_fragments import Places
-from autojit.codegen.cuda.product_kernel import Element, ProductJob, ProductPrinter, Write, job_of, printed, shape_of
+from autojit.codegen.cuda.product_kernel import (
+    Element,
+    ProductJob,
+    ProductPrinter,
+    Vector,
+    Write,
+    job_of,
+    printed,
+    shape_of,
+)
+from autojit.codegen.cuda.product_results import Results
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.folding import fold_dtype, partial_dtype, rounded_to
 from autojit.codegen.grid_text import Buffer, GridText
@@ -75,9 +85,9 @@ class EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
         """The buffer of the first accumulator."""
         return self.first_load + len(self.program.loads) - 1 + len(self.program.stores)
 
-    def open_columns(self, places: Places) -> None:
+    def open_columns(self, results: Results) -> None:
         """A variable for each column of the lane's elements."""
-        offsets = sorted({across for _, across in places.of_lane()})
+        offsets = results.columns
         self.column_numbers = {offset: k for k, offset in enumerate(offsets)}
         for number, accumulator in enumerate(self.program.accumulators):
             within = fold_dtype(accumulator.value.type.dtype)
@@ -85,20 +95,21 @@ class EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
             for slot in self.columns[number]:
                 self.put(slot, self.identity(accumulator.op, within))
 
-    def close_columns(self, places: Places) -> None:
+    def close_columns(self, places: Places, results: Results) -> None:
         """The lanes of a warp that have the same columns fold them; the first leaves the result."""
-        first_column, is_first = self.offset(self.column, places.column), self.test("eq", places.group, 0)
+        first_column = self.offset(self.column, results.column)
         n, before = self.shape.extents[1], self.job.tiles[0] * self.tile.warps[0]
         down = self.quotient(self.offset(self.row, places.first_row), self.tile.warp_rows)
         part = self.offset(self.scaled(self.matrix, before), down)
         for number, accumulator in enumerate(self.program.accumulators):
             within = fold_dtype(accumulator.value.type.dtype)
             states: list[State] = [(self.get(slot, within),) for slot in self.columns[number]]
-            states = self.over_lanes(states, [self.plain(accumulator.op)] * len(states), 2, WARP_BITS)
+            for low, high in results.folded:
+                states = self.over_lanes(states, [self.plain(accumulator.op)] * len(states), low, high)
             for offset, (total,) in zip(self.column_numbers, states, strict=True):
                 column = self.offset(first_column, offset)
                 inside = None if surely_divides(self.tile.columns, n) else self.test("ult", column, n)
-                with self.perhaps(self.all_of(is_first, inside)):
+                with self.perhaps(self.all_of(results.is_first, inside)):
                     self._leave_column(number, total, part, column)
 
     def _leave_column(self, number: int, total: Scalar, part: str, column: str) -> None:
@@ -143,25 +154,45 @@ class EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
             yield
         self.row_memo = known
 
-    def results(self, element: Element, total: Scalar) -> list[Write]:
-        """What the loops store at an element."""
-        product = self.product_at(element, total)
-        if self.loops and self.loops[-1].extent == self.shape.extents[1]:
-            self.set_counters(self.loops[:-1], element.row)
-            self.variables[self.loops[-1]] = element.column
-        else:
-            self.set_counters(self.loops, element.position)
-        counters = {variable: self.variables[variable] for variable in self.loops}
-        point = Point(0, counters, element.position, None, dict.fromkeys(self.product_reads, product))
+    def results(self, vector: Vector) -> list[Write]:
+        """What the loops store at neighbours; what they read is read at all of them first."""
+        products = [self.product_at(*pair) for pair in vector]
+        elements, phase = [element for element, _ in vector], 0
+        points = self._points(elements, products)
+        stores = list(enumerate(self.program.stores, start=len(self.program.loads)))
         found: list[Write] = []
         with self._numbered_by_program():
-            for slot, store in enumerate(self.program.stores, start=len(self.program.loads)):
-                value = self.at_point(point, store.expr, store.expr.phase)
-                self.read_overwritten(store, point.memo)
-                found.append((self._own(slot), value, self.index(store.index, point.memo, store.expr.phase)))
-            for number, accumulator in enumerate(self.program.accumulators):
-                self._fold(number, accumulator, self.at_point(point, accumulator.expr, accumulator.expr.phase), element)
+            folded = list(enumerate(self.program.accumulators))
+            roots = [*(store.expr for _, store in stores), *(accumulator.expr for _, accumulator in folded)]
+            assert all(root.phase == phase for root in roots), "nothing is folded before it is used"
+            self.compute(points, roots, phase)
+            for slot, store in stores:  # LLVM merges no stores with one between them that may be to the same memory
+                for point in points:
+                    value = self.at_point(point, store.expr, phase)
+                    self.read_overwritten(store, point.memo)
+                    found.append((self._own(slot), value, self.index(store.index, point.memo, phase)))
+            for point, element in zip(points, elements, strict=True):
+                for number, accumulator in folded:
+                    self._fold(number, accumulator, self.at_point(point, accumulator.expr, phase), element)
         return found
+
+    def _points(self, elements: Sequence[Element], products: Sequence[Scalar]) -> list[Point]:
+        """The points of the loops at neighbours, at which the product is known."""
+        first, self.width = elements[0], len(elements)
+        if self.loops and self.loops[-1].extent == self.shape.extents[1]:
+            self.set_counters(self.loops[:-1], first.row)
+            self.variables[self.loops[-1]] = first.column
+        else:
+            self.set_counters(self.loops, first.position)
+        counters = {variable: self.variables[variable] for variable in self.loops}
+        points: list[Point] = []
+        for k, product in enumerate(products):
+            point = self.neighbour(0, counters, first.position, None, k)
+            point.memo.update(dict.fromkeys(self.product_reads, product))
+            if k:
+                point.base, point.shift, point.first, point.place = points[0], k, points[0], k
+            points.append(point)
+        return points
 
     def _fold(self, number: int, accumulator: Accumulator, value: Scalar, element: Element) -> None:
         """Fold a value of an element into its column."""

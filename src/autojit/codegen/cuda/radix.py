@@ -18,13 +18,16 @@ from autojit.codegen.cuda.counting import IN_BLOCK, CountingKernel
 from autojit.codegen.cuda.grid_function import WARP, Grid
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.core.records import record
+from autojit.core.sizes import size_min
 
 DIGITS = 256
 THREADS = 256  # of a block: one for each digit
 ROUNDS = 8  # elements of a thread
 TILE = THREADS * ROUNDS
 WARPS = THREADS // WARP
-MOST_ELEMENTS = 1 << 30  # of all lines: positions are 32-bit words
+MOST_ELEMENTS = 1 << 31
+"""Of a line: positions are 32-bit words, and so are sums of counts. An open length is taken to be below 2^32: a line of
+that length, of the smallest elements there are, takes 76 GiB with its keys, positions and results."""
 
 
 def _aligned(size_bytes: int) -> int:
@@ -176,7 +179,7 @@ class _Starts(_Pass):
     """From how often each digit occurs in each tile to where its elements go: a block for a line, a thread a digit."""
 
     def __init__(self, space: Workspace, buffers: Sequence[Buffer], sizes: Sequence[int]) -> None:
-        super().__init__(space, buffers, sizes, Grid(THREADS, (space.lines, 1, 1)))
+        super().__init__(space, buffers, sizes, Grid(THREADS, (space.lines * size_min(space.tiles, 1), 1, 1)))
 
     def print(self) -> GridText:
         space = self.space

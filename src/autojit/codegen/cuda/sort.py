@@ -19,6 +19,7 @@ from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.scalar import Scalar
 from autojit.codegen.sort_keys import key_bytes, sort_key
 from autojit.core.dtypes import int64
+from autojit.core.sizes import is_symbolic, surely_equal
 from autojit.ir.graph import Node
 from autojit.ops.sorting import Sort
 
@@ -29,9 +30,11 @@ MOST_ROWS = 1 << 16
 def print_sort(node: Node, target: CudaTarget) -> GridText | None:
     """The kernels of a ``Sort``."""
     lines = _Lines(node)
+    if is_symbolic(lines.length):  # how long lines are, a call knows
+        return _long(lines)
     if lines.length <= network.MOST_ELEMENTS:
         return _short(lines)
-    return _long(lines) if lines.count * lines.length <= radix.MOST_ELEMENTS else None
+    return _long(lines) if lines.length <= radix.MOST_ELEMENTS else None
 
 
 class _Lines:
@@ -63,7 +66,7 @@ class _Lines:
     def write(self, f: CountingKernel, line: str, rank: str, position: str) -> None:
         """An element in its place, from its position, if its rank is asked for."""
         kept = f.sub(rank, self.first)
-        with f.perhaps(f.test("ult", kept, self.kept) if self.kept < self.length else None):
+        with f.perhaps(None if surely_equal(self.kept, self.length) else f.test("ult", kept, self.kept)):
             at = self._place(f, line, kept, self.kept)
             f.write(1, self.element(f, line, position), at)
             f.write(2, Scalar(position, int64), at)

@@ -12,17 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, LoweredStep, Offset, Scratch
+from autojit.codegen.cuda.moved_work import MovedWork, Place
+from autojit.codegen.lowered import (
+    DeviceCopy,
+    DeviceRun,
+    DeviceWork,
+    Launch,
+    LoweredStep,
+    Offset,
+    Scratch,
+    simple_work,
+)
 from autojit.core.device import CPU, Device
-from autojit.core.sizes import is_symbolic
+from autojit.core.sizes import is_counted, is_symbolic
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value, values_of
 from autojit.ops.scan_steps import Scan
 from autojit.schedule.kernels import NestedKernel
 from autojit.schedule.schedule import Schedule
-
-Work = Launch | DeviceCopy | DeviceFill
-Place = Value | Offset | Scratch
 
 MOST_LAUNCHES = 4096
 """Of one scan in a run. A graph of more takes seconds to make; longer scans are loops over graphs of so many."""
@@ -47,19 +54,20 @@ class UnrolledScan:
         self.table = {value: k for k, value in enumerate(body.schedule.graph.inputs)}
         self.results = {value: k for k, value in enumerate(body.schedule.outputs)}
         self.histories: dict[int, int] = {}  # of carries: the result that is what they were before every step
-        self.work: list[Work] = [
+        self.work: list[DeviceWork] = [
             item for run in body.device_runs() for item in run.work if not self._is_history_of(item)
         ]
         arena = self.memory.arenas.get(self.device, 0)
         self.temporaries = Scratch(arena, per_worker=False, device=self.device)
+        self.regions = [self._scratch(size_bytes) for size_bytes in self.memory.regions]
         carried = kernel.node.outputs[: op.carries]
         self.others = [self._scratch(value.type.size_bytes) for value in carried]
-        self.partials = {item: self._partials(item) for item in self.work if isinstance(item, Launch)}
+        self.partials = {item: self._partials(item) for item in simple_work(self.work) if isinstance(item, Launch)}
 
     @property
     def turns_at_a_time(self) -> int:
         """The most turns that one run takes."""
-        return max(MOST_LAUNCHES // max(len(self.work), 1), 1)
+        return max(MOST_LAUNCHES // max(len(list(simple_work(self.work))), 1), 1)
 
     def rounds(self) -> NestedKernel:
         """A loop of the host over as many turns as a run takes: a scan over scans; what is left comes behind."""
@@ -83,7 +91,7 @@ class UnrolledScan:
         assert isinstance(rounds.node.op, Scan)
         return rounds.node.op.length * self.turns_at_a_time
 
-    def turns(self, first: int, count: int, *, goes_on: bool = False, commits: bool = False) -> list[Work]:
+    def turns(self, first: int, count: int, *, goes_on: bool = False, commits: bool = False) -> list[DeviceWork]:
         """The work of some turns.
 
         Args:
@@ -97,7 +105,7 @@ class UnrolledScan:
             pairs = zip(targets, self.kernel.operands, strict=False)
             return [DeviceCopy(target, start, start.type.size_bytes, commits) for target, start in pairs]
         starts: Sequence[Value] = targets if goes_on else self.kernel.operands[: self.op.carries]
-        made: list[Work] = []
+        made: list[DeviceWork] = []
         carried: list[Place] = [*starts]
         for k, start in enumerate(starts):
             if k in self.histories:
@@ -129,7 +137,7 @@ class UnrolledScan:
         place = self.op.length - 1 - turn if self.op.reverse else turn
         return Offset(stack, place * size_bytes, size_bytes)
 
-    def _is_history_of(self, item: Work) -> bool:
+    def _is_history_of(self, item: DeviceWork) -> bool:
         """Whether an item of the body's work says what a carry was before; the first that does is its history."""
         if not isinstance(item, DeviceCopy) or not isinstance(item.source, Value):
             return False
@@ -149,41 +157,18 @@ class UnrolledScan:
         return launch.partials or (self._scratch(size_bytes) if size_bytes else None)
 
 
-class _Places:
+class _Places(MovedWork):
     """Where the values of the body are in one turn."""
 
     def __init__(self, scan: UnrolledScan, turn: int, carried: Sequence[Place], written: Sequence[Place]) -> None:
+        super().__init__(scan.partials)
         self.scan = scan
         self.turn = turn
         self.carried = carried
         self.written = written
 
-    def moved(self, item: Work, commits: bool) -> Work:
-        """The body's work on the turn's buffers."""
-        commits = commits or item.commits
-        if isinstance(item, DeviceCopy):
-            return DeviceCopy(self._at(item.target), self._at(item.source), item.size_bytes, commits)
-        if isinstance(item, DeviceFill):
-            return DeviceFill(self._at(item.target), item.size_bytes, commits)
-        buffers = tuple([self._at(place) for place in item.buffers])
-        return Launch(item.kernel, buffers, item.label, item.code, commits, item.nodes, self.scan.partials[item])
-
-    def _at(self, place: Place) -> Place:
-        if isinstance(place, Scratch):
-            return place
-        if isinstance(place, Value):
-            return self._value(place)
-        if isinstance(place.value, Scratch):
-            return place
-        size_bytes = place.size_bytes
-        if size_bytes is None:
-            size_bytes = place.value.type.size_bytes - place.offset_bytes
-        outer = self._value(place.value)
-        if isinstance(outer, Offset):
-            return Offset(outer.value, outer.offset_bytes + place.offset_bytes, size_bytes)
-        return Offset(outer, place.offset_bytes, size_bytes)
-
-    def _value(self, value: Value) -> Place:
+    def place_of(self, value: Value) -> Place:
+        """See `MovedWork`."""
         scan = self.scan
         home = scan.memory.home(value)
         first, operands, outputs = scan.op.carries, scan.kernel.operands, scan.kernel.node.outputs
@@ -195,18 +180,20 @@ class _Places:
         if home in scan.results:
             k = scan.results[home]
             return self.written[k] if k < first else scan.slice(outputs[k], self.turn)
+        if home in scan.memory.region_of:
+            return Offset(scan.regions[scan.memory.region_of[home]], 0, value.type.size_bytes)
         return Offset(scan.temporaries, scan.memory.offsets[home], value.type.size_bytes)
 
 
 def unrolled_scan(kernel: NestedKernel, body: LoweredStep) -> UnrolledScan | None:
     """A scan whose turns a device does without the host; None: it takes part.
 
-    It does where the body asks it for something, where what moves from turn to turn is in its memory, and where the
-    number of turns is not known, or where a slice is.
+    It takes part where the body asks it for something, where what moves from turn to turn is in its memory, and where
+    the number of turns is not known, or the step counts how large something is.
     """
     op = kernel.node.op
     values = (*kernel.operands, *kernel.node.outputs, *values_of(body.schedule.graph))
-    if not isinstance(op, Scan) or is_symbolic(op.length) or any(is_symbolic(value.type.size) for value in values):
+    if not isinstance(op, Scan) or is_symbolic(op.length) or any(is_counted(value.type.size) for value in values):
         return None
     parts = [entry.arguments[0] for entry in body.single_entries()]
     if not parts or not all(isinstance(part, DeviceRun) for part in parts):

@@ -165,12 +165,14 @@ def _further_parameters(
         found.append((("size", size), memory.binding.number(size, first + WORD_BYTES * len(found)) if first else 0))
     if partials is not None:
         found.append((("partials", partials), memory.placed(partials, first + WORD_BYTES * len(found)) if first else 0))
-    if errors is not None and (kernel.reports or kernel.tells or is_guarded):
+    if errors is not None and (kernel.reports or kernel.tells or kernel.heeds or is_guarded):
         found.append(("errors", errors.address))
     if kernel.tells and memory.told is not None:
         found.append(("told", memory.told.address))
     if kernel.reports:
         found.append((None, work.code))
+    if kernel.decides:
+        found.append((("handle", number), 0))  # the graph's maker writes it
     return found
 
 
@@ -203,10 +205,10 @@ def footprint(
     partials, errors = memory.scratch.partials(number), memory.errors
     if partials is not None:
         if isinstance(partials, Held):
-            found.append(_own("writes", partials.address, work.widest.partial_bytes))
+            found.append(_own("writes", partials.address, memory.binding.most(work.widest.partial_bytes)))
         else:
             found.append(_of_region("writes", partials))
-    if errors is not None and (is_guarded or work.widest.reports):
+    if errors is not None and (is_guarded or work.widest.reports or work.widest.heeds):
         found.append(_own("writes" if work.widest.reports else "reads", errors.address, ERROR_BYTES))
     if errors is not None and work.widest.tells:
         found.append(_own("reads", errors.address, ERROR_BYTES))
@@ -220,7 +222,7 @@ def _access(
     region = memory.region(argument)
     if region is not None:
         return _of_region(effect, region)
-    size_bytes = size_of(argument)
+    size_bytes = memory.binding.most(size_of(argument))
     value = base_of(argument)
     if isinstance(value, Scratch):
         return _own(effect, address(argument), size_bytes)

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from autojit.codegen.cuda.entry_point import entry_text
-from autojit.codegen.cuda.host_records import LaunchWords
+from autojit.codegen.cuda.host_records import ALONE, TOGETHER, LaunchWords
 from autojit.codegen.cuda.joined_entry import joined_text, shared_bytes
 from autojit.codegen.cuda.joined_plan import JoinedGrid, PartFacts, alone, plan_launches
 from autojit.core.sizes import is_symbolic, typical
@@ -139,12 +139,16 @@ class BoundLaunch:
             blocks_z=z,
             threads=self.grid.threads,
             parameters=self.parameters,
-            is_cooperative=int(self.grid.meets),
+            kind=TOGETHER if self.grid.meets else ALONE,
         )
 
     def node(self, after: tuple[int, ...]) -> KernelNode:
         """The launch in a graph, for the sizes of the present call."""
         return KernelNode(self.function, self.blocks, self.grid.threads, self.parameters, after, self.grid.meets)
+
+    def handles(self) -> list[int]:
+        """Where the handles of conditions are that its kernels set."""
+        return [kernel.parameters[-1] for kernel in self.kernels if kernel.kernel.decides]
 
     def accesses(self) -> list[Access]:
         """The memory it touches."""

@@ -6,12 +6,14 @@ and nodes of graphs come in a random order, another one for each number; ``block
 errors are raised at their line; ``idle`` makes the emulated device do nothing that it is told, so that launches and
 bytes can be counted at any size; ``apart`` launches every kernel for itself, so that it is known which one failed.
 Without it the installed driver is used, and where there is none, or no device, there
-are no CUDA devices. Nothing is loaded before somebody asks.
+are no CUDA devices. ``driver=12.0`` makes the emulated driver one of this CUDA, whose graphs have no conditions.
+Nothing is loaded before somebody asks.
 """
 
 from __future__ import annotations
 
 import os
+import re
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from autojit.runtime.gpu.modules import LoadedKernels
 VARIABLE = "AUTOJIT_CUDA"
 _WORDS = ("emulate", "blocking", "apart", "idle")
 
+_VERSION = re.compile(r"driver=(\d+)\.(\d+)")
 _ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")  # of an emulated device
 KNOWN_ARCHITECTURES = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)
 """That LLVM generates code for; the driver's compiler makes code of an older one's text for a newer device."""
@@ -44,6 +47,7 @@ class Settings:
         order: the seed of its random orders; None: lowest first.
         joins: kernels share launches.
         is_idle: the emulated device does nothing.
+        version: of CUDA, that the emulated driver says it is of: 12040 is 12.4.
     """
 
     emulates: bool
@@ -52,6 +56,7 @@ class Settings:
     order: int | None
     joins: bool = True
     is_idle: bool = False
+    version: int = 12080
 
 
 def settings() -> Settings:
@@ -62,22 +67,25 @@ def settings() -> Settings:
     """
     text = os.environ.get(VARIABLE, "")
     words = [word.strip().lower() for word in text.split(",") if word.strip()]
-    architecture, order, unknown = "sm_90", None, []
+    architecture, order, version, unknown = "sm_90", None, 12080, list[str]()
     for word in words:
         if word in _ARCHITECTURES:
             architecture = word
         elif (seed := word.removeprefix("order=")) != word and seed.isdigit():
             order = int(seed)
+        elif (said := _VERSION.fullmatch(word)) is not None:
+            version = 1000 * int(said[1]) + 10 * int(said[2])
         elif word not in _WORDS:
             unknown.append(word)
     if unknown:
         raise ArgumentError(
             f"{VARIABLE}: no setting is called {', '.join(unknown)}",
             {"value": text},
-            f"use {', '.join(_WORDS)}, or several with commas; with emulate also order=1 and one of "
+            f"use {', '.join(_WORDS)}, or several with commas; with emulate also order=1, driver=12.0 and one of "
             + ", ".join(_ARCHITECTURES),
         )
-    return Settings("emulate" in words, "blocking" in words, architecture, order, "apart" not in words, "idle" in words)
+    joins, is_idle = "apart" not in words, "idle" in words
+    return Settings("emulate" in words, "blocking" in words, architecture, order, joins, is_idle, version)
 
 
 class CudaDevice:
@@ -166,7 +174,7 @@ def _find() -> Driver | None:
     if chosen.emulates:
         from autojit.runtime.gpu.emulator.driver import EmulatedDriver  # many modules that nobody else needs
 
-        return EmulatedDriver(chosen.architecture, chosen.order, is_idle=chosen.is_idle)
+        return EmulatedDriver(chosen.architecture, chosen.order, is_idle=chosen.is_idle, version=chosen.version)
     found = installed_library()
     if found is None or found.cuInit(0):  # also where the library is there, and no device
         return None

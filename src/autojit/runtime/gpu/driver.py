@@ -74,7 +74,32 @@ class FillNode:
     after: tuple[int, ...] = ()
 
 
-GraphNode = KernelNode | CopyNode | FillNode
+@record
+class ConditionalNode:
+    """Nodes that a graph runs while a condition is set, or once if it is.
+
+    Kernels set the condition by `SET_CONDITION`, in front of the node and, where it repeats, within its body. It is not
+    set when the graph is launched.
+
+    Args:
+        body: in order; what they come after are positions among them.
+        repeats: as long as the condition is set.
+        handles: addresses of the words, arguments of those kernels, that are given the condition's handle.
+    """
+
+    body: tuple[GraphNode, ...]
+    repeats: bool
+    handles: tuple[int, ...]
+    after: tuple[int, ...] = ()
+
+
+GraphNode = KernelNode | CopyNode | FillNode | ConditionalNode
+
+SET_CONDITION = "cudaGraphSetConditional"
+"""The function that kernels call, with a handle and 1 or 0: the driver's compiler knows it."""
+
+CONDITIONS_FROM = 12040
+"""The version of CUDA whose graphs have conditions."""
 
 
 @record

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from autojit.codegen.cuda.host_records import PrologueNode
+from autojit.runtime.gpu.bodies import BoundBody, nodes_of
 from autojit.runtime.gpu.bound_launch import BoundLaunch
 from autojit.runtime.gpu.driver import Driver, Graph, GraphNode, KernelNode
 from autojit.runtime.gpu.libcuda_graphs import kernel_parameters
 from autojit.runtime.gpu.moving import Prologue
-from autojit.runtime.gpu.order import predecessors
 from autojit.runtime.gpu.structs import KernelNodeParams
 
 BoundPrologue = tuple[Prologue, int]
@@ -32,20 +32,16 @@ MOST_SEEN = 4096
 """Tuples of sizes that are remembered for having come once."""
 
 
-def graph_nodes(prologues: Sequence[BoundPrologue], launches: Sequence[BoundLaunch]) -> list[GraphNode]:
-    """The nodes of a run: the launches in their order.
+def graph_nodes(prologues: Sequence[BoundPrologue], items: Sequence[BoundLaunch | BoundBody]) -> list[GraphNode]:
+    """The nodes of a run: the launches and bodies in their order.
 
     For the sizes of the present call: what has no blocks then is left out.
     """
-    launches = [launch for launch in launches if all(launch.blocks)]
-    accesses = [[prologue.part] for prologue, _ in prologues] + [launch.accesses() for launch in launches]
-    after = predecessors(accesses)
     nodes: list[GraphNode] = [
-        KernelNode(function, (1, 1, 1), 1, prologue.parameters, before)
-        for (prologue, function), before in zip(prologues, after, strict=False)
+        KernelNode(function, (1, 1, 1), 1, prologue.parameters) for prologue, function in prologues
     ]
-    nodes += [launch.node(before) for launch, before in zip(launches, after[len(nodes) :], strict=False)]
-    return nodes
+    accesses = [[prologue.part] for prologue, _ in prologues]  # parts of the table: none waits for another
+    return [*nodes, *nodes_of(items, accesses)]
 
 
 class KeptGraphs:
@@ -83,9 +79,9 @@ class KeptGraphs:
             self._of.popitem(last=False)[1].destroy()
         self._of[sizes] = graph
 
-    def drop(self, last_stream: int) -> None:
-        """Forget all graphs."""
-        graphs = list(self._of.values())
+    def drop(self, last_stream: int, also: Sequence[RunGraph] = ()) -> None:
+        """Forget all graphs, and some others of the run."""
+        graphs = [*self._of.values(), *also]
         self._of.clear()
         self._seen.clear()
         if graphs:

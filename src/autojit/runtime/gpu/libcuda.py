@@ -72,6 +72,8 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGraphKernelNodeSetAttribute": (c_void_p, c_int, c_void_p),
     "cuGraphAddMemcpyNode": (_OUT, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p),
     "cuGraphAddMemsetNode": (_OUT, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p),
+    "cuGraphAddNode": (_OUT, c_void_p, c_void_p, c_size_t, c_void_p),
+    "cuGraphConditionalHandleCreate": (POINTER(c_uint64), c_void_p, c_void_p, c_uint, c_uint),
     "cuGraphInstantiateWithFlags": (_OUT, c_void_p, c_uint64),
     "cuGraphExecKernelNodeSetParams_v2": (c_void_p, c_void_p, c_void_p),
     "cuGraphLaunch": (c_void_p, c_void_p),

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_void_p
+from ctypes import byref, c_uint64, c_void_p
 
-from autojit.runtime.gpu.driver import CopyNode, FillNode, Graph, GraphNode, KernelNode
+from autojit.runtime.gpu.driver import ConditionalNode, CopyNode, FillNode, Graph, GraphNode, KernelNode
 from autojit.runtime.gpu.structs import (
+    ASSIGN_DEFAULT,
+    CONDITIONAL_NODE,
     COOPERATIVE,
+    IF_SET,
     UNIFIED,
+    WHILE_SET,
+    ConditionalNodeParams,
     KernelNodeParams,
     LaunchAttributeValue,
     Memcpy3D,
@@ -32,9 +37,7 @@ class GraphMaker:
         graph = c_void_p()
         self._call("cuGraphCreate", byref(graph), 0)
         try:
-            numbers: list[int] = []
-            for node in nodes:
-                numbers.append(self._add(graph, node, [numbers[k] for k in node.after]))
+            numbers = self._add_all(graph, nodes)
             made = c_void_p()
             self._call("cuGraphInstantiateWithFlags", byref(made), graph, 0)
         except BaseException:
@@ -49,7 +52,43 @@ class GraphMaker:
         self._call("cuGraphExecDestroy", graph.number)
         self._call("cuGraphDestroy", self._templates.pop(graph.number))
 
-    def _add(self, graph: c_void_p, node: GraphNode, after: Sequence[int]) -> int:
+    def _add_all(self, graph: c_void_p, nodes: Sequence[GraphNode]) -> list[int]:
+        """Add nodes to a graph, which may be the body of another; their numbers.
+
+        Handles are made first: kernels in front of a node take its handle.
+        """
+        handles: dict[int, int] = {}
+        for place, node in enumerate(nodes):
+            if isinstance(node, ConditionalNode):
+                handle = c_uint64()
+                self._call("cuGraphConditionalHandleCreate", byref(handle), graph, self._context(), 0, ASSIGN_DEFAULT)
+                handles[place] = handle.value
+                for word in node.handles:
+                    c_uint64.from_address(word).value = handle.value
+        numbers: list[int] = []
+        for place, node in enumerate(nodes):
+            after = [numbers[k] for k in node.after]
+            if isinstance(node, ConditionalNode):
+                numbers.append(self._add_conditional(graph, node, handles[place], after))
+            else:
+                numbers.append(self._add(graph, node, after))
+        return numbers
+
+    def _add_conditional(self, graph: c_void_p, node: ConditionalNode, handle: int, after: Sequence[int]) -> int:
+        before = (c_void_p * len(after))(*after) if after else None
+        made = c_void_p()
+        parameters = ConditionalNodeParams(
+            type=CONDITIONAL_NODE,
+            handle=handle,
+            kind=WHILE_SET if node.repeats else IF_SET,
+            size=1,
+            ctx=self._context(),
+        )
+        self._call("cuGraphAddNode", byref(made), graph, before, len(after), byref(parameters))
+        self._add_all(c_void_p(parameters.phGraph_out[0]), node.body)  # the driver has made an empty graph for it
+        return made.value or 0
+
+    def _add(self, graph: c_void_p, node: KernelNode | CopyNode | FillNode, after: Sequence[int]) -> int:
         before = (c_void_p * len(after))(*after) if after else None
         made = c_void_p()
         where = byref(made), graph, before, len(after)

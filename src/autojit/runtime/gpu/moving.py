@@ -57,6 +57,9 @@ class Binding(Protocol):
     def number(self, size: int, slot: int) -> int:
         """A size, to be written to the word at ``slot``; one that is open is written there whenever it changes."""
 
+    def most(self, size: int) -> int:
+        """A size that another does not exceed, whatever the step counts: memory is planned for so much."""
+
     def sizes_now(self) -> Mapping[str, int]:
         """The open sizes of the call that runs, or of the last one."""
 

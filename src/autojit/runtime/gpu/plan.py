@@ -19,6 +19,8 @@ from contextlib import suppress
 import numpy as np
 
 from autojit.codegen.cuda.host_records import (
+    ALONE,
+    AS_GRAPH,
     FIRST,
     GRAPH,
     LAUNCH,
@@ -35,8 +37,9 @@ from autojit.codegen.cuda.report import TOLD_BYTES
 from autojit.codegen.lowered import DeviceRun
 from autojit.core.errors import DeviceError
 from autojit.core.records import record
-from autojit.core.sizes import named_size
+from autojit.core.sizes import is_counted, named_size
 from autojit.ir.graph import Node, Value
+from autojit.runtime.gpu.bodies import BoundBody, GridBody, Grids, bound, flat_launches, plan_items, repeated
 from autojit.runtime.gpu.bound_kernel import BoundKernel, footprint, parameter_keys
 from autojit.runtime.gpu.bound_launch import BoundLaunch, plan_grids
 from autojit.runtime.gpu.channel import DeviceChannel, Words
@@ -46,7 +49,7 @@ from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.moving import WORD_BYTES, Binding
 from autojit.runtime.gpu.order import Access
 from autojit.runtime.gpu.run_memory import RunMemory
-from autojit.runtime.gpu.works import Work, guarded, with_report, works_of
+from autojit.runtime.gpu.works import Work, flat, guarded, items_of, offset_of, with_report
 
 GRAPH_FROM_LAUNCHES = 2
 """One alone is launched as it is, addresses that move being its parameters: a graph would need a second kernel."""
@@ -93,21 +96,24 @@ class DevicePlan:
         self._instantiations = 0
         self._untold = Words([0] * (TOLD_BYTES // WORD_BYTES))
         self._graphs = KeptGraphs(self._device.driver)
-        works = with_report(list(works_of(run)))
+        self._items_of_run = with_report(items_of(run))
+        works = list(flat(self._items_of_run))
         are_guarded = guarded(works, binding.home)
-        self._memory = RunMemory(binding, self._device, works, run.device)
+        self._memory = RunMemory(binding, self._device, works, run.device, repeated(self._items_of_run))
         footprints = [
             footprint(self._memory, work, number, is_guarded=is_guarded)
             for number, (work, is_guarded) in enumerate(zip(works, are_guarded, strict=True))
         ]
         grids = self._grids(works, are_guarded, footprints)
-        self._is_graph = len(grids) >= GRAPH_FROM_LAUNCHES
-        self._memory.lay_out(uses_table=self._is_graph)
+        has_bodies = any(isinstance(grid, GridBody) for grid in grids)
+        is_counted = any(map(_is_counted, works))
+        self._is_graph = (len(grids) >= GRAPH_FROM_LAUNCHES or has_bodies) and not is_counted
+        self._memory.lay_out(uses_table=self._is_graph or has_bodies)
         self._kernels = [
             BoundKernel(self._memory, work, number, is_guarded)
             for number, (work, is_guarded) in enumerate(zip(works, are_guarded, strict=True))
         ]
-        self._launches = [BoundLaunch(self._memory, self._kernels, grid) for grid in grids]
+        self._bind(grids)
         self._memory.finish()
         self._prologues: list[BoundPrologue] = []
         most = len(self._memory.moving.prologues) + len(works)
@@ -122,18 +128,31 @@ class DevicePlan:
 
     def _grids(
         self, works: Sequence[Work], are_guarded: Sequence[bool], footprints: Sequence[Sequence[Access]]
-    ) -> list[JoinedGrid]:
+    ) -> Grids:
         """Which kernels share launches, by the memory that they touch."""
         keys = [
             parameter_keys(self._memory, work, number, is_guarded)
             for number, (work, is_guarded) in enumerate(zip(works, are_guarded, strict=True))
         ]
-        return plan_grids(works, footprints, keys, self._device.target.processors, joins=settings().joins)
+        processors, joins = self._device.target.processors, settings().joins
+
+        def stretch(first: int, end: int) -> list[JoinedGrid]:
+            mine = slice(first, end)
+            return plan_grids(works[mine], footprints[mine], keys[mine], processors, joins=joins)
+
+        return plan_items(self._items_of_run, stretch)
+
+    def _bind(self, grids: Grids) -> None:
+        self._bound_grids = grids
+        self._items = bound(grids, lambda grid: BoundLaunch(self._memory, self._kernels, grid))
+        self._launches = list(flat_launches(self._items))
+        self._body_graphs: list[RunGraph] = []
 
     def _settle(self) -> None:
         first = int(self._rows.__array_interface__["data"][0])
-        for place, launch in enumerate(self._launches, len(self._memory.moving.prologues)):
-            launch.settle(first + LaunchWords.size_bytes * place)
+        for place, launch in enumerate(self._items, len(self._memory.moving.prologues)):
+            if isinstance(launch, BoundLaunch):
+                launch.settle(first + LaunchWords.size_bytes * place)
 
     def _watch(self, binding: Binding) -> None:
         """Words with what a graph is one for."""
@@ -156,7 +175,7 @@ class DevicePlan:
                 mode=FIRST,
                 last_stream=self._home_stream,
                 mark=self._channel.mark() if has_memory else 0,
-                n_sizes=self._n_sizes,
+                n_sizes=self._n_sizes if self._is_graph else 0,
                 sizes=int(self._sizes.__array_interface__["data"][0]),
                 known_sizes=int(self._known.__array_interface__["data"][0]),
                 n_numbers=moving.n_numbers,
@@ -182,12 +201,20 @@ class DevicePlan:
         for launch, function in zip(self._launches, functions[len(parts) :], strict=True):
             launch.function = function
         for place, (part, function) in enumerate(self._prologues):
-            self._rows[place] = _prologue_row(function, part.parameters)
-        for place, launch in enumerate(self._launches, len(parts)):
-            self._rows[place] = launch.row(self._rows[place])
-        self._words[Run.n_launches.place] = len(parts) + len(self._launches)
-        self._words[Run.mode.place] = FIRST if self._is_graph else LAUNCH
+            self._rows[place] = _row(function, part.parameters, ALONE)
         self._drop_graphs()
+        for place, item in enumerate(self._items, len(parts)):
+            row = item.row(self._rows[place]) if isinstance(item, BoundLaunch) else self._body_row(item)
+            self._rows[place] = row
+        self._words[Run.n_launches.place] = len(parts) + len(self._items)
+        self._words[Run.mode.place] = FIRST if self._is_graph else LAUNCH
+
+    def _body_row(self, body: BoundBody) -> LaunchWords:
+        """A body as a row of its own: only graphs have conditions."""
+        self._device.use()
+        graph = RunGraph(self._device.driver, graph_nodes([], [body]), [])
+        self._body_graphs.append(graph)
+        return _row(graph.number, 0, AS_GRAPH)
 
     def moved(self) -> bool:
         """Buffers that stay in place are elsewhere now: their words were written (`Binding.word`), the graph is old.
@@ -200,10 +227,11 @@ class DevicePlan:
         kernels = self._kernels
         works, are_guarded = [kernel.work for kernel in kernels], [kernel.is_guarded for kernel in kernels]
         grids = self._grids(works, are_guarded, [kernel.footprint() for kernel in kernels])
-        if grids != [launch.grid for launch in self._launches]:  # what was apart is one memory now, or the other way
+        if grids != self._bound_grids:  # what was apart is one memory now, or the other way
             if self._n_sizes:  # the size program writes to the launches that there are
                 return False
-            self._launches = [BoundLaunch(self._memory, self._kernels, grid) for grid in grids]
+            self._drop_graphs()
+            self._bind(grids)
         self._load()
         return True
 
@@ -223,7 +251,7 @@ class DevicePlan:
         words = self._words
         launches, count, mode, runs = (words[word.place] for word in (Run.launches, Run.n_launches, Run.mode, Run.runs))
         named: list[tuple[str, Sequence[Node]]] = [("arguments", ()) for _ in self._prologues]
-        named += [(launch.label, launch.nodes) for launch in self._launches]
+        named += [(item.label, item.nodes) for item in self._items]
         words[Run.mode.place], words[Run.n_launches.place] = LAUNCH, 1
         try:
             for number, each in enumerate(named):
@@ -240,7 +268,7 @@ class DevicePlan:
 
     def lines(self) -> list[str]:
         """Its launches and their kernels, for users."""
-        return [line for launch in self._launches for line in launch.lines()]
+        return [line for item in self._items for line in item.lines()]
 
     def ptx(self) -> list[str]:
         """The kernels as the driver gets them."""
@@ -279,7 +307,7 @@ class DevicePlan:
 
     def _make_graph(self) -> None:
         self._device.use()
-        nodes = graph_nodes(self._prologues, self._launches)
+        nodes = graph_nodes(self._prologues, self._items)
         graph = RunGraph(self._device.driver, nodes, self._prologues)
         self._graphs.add(tuple(map(int, self._sizes)), graph, self.last_stream)
         self._instantiations += 1
@@ -304,9 +332,10 @@ class DevicePlan:
         self._words[Run.mode.place] = GRAPH
 
     def _drop_graphs(self) -> None:
-        if len(self._graphs):
+        bodies, self._body_graphs = self._body_graphs, []
+        if len(self._graphs) or bodies:
             self._device.use()
-            self._graphs.drop(self.last_stream)
+            self._graphs.drop(self.last_stream, also=bodies)
 
     def __del__(self) -> None:
         if not hasattr(self, "_words") or is_at_its_end():
@@ -319,9 +348,16 @@ class DevicePlan:
                 self._device.driver.synchronize(last)
 
 
-def _prologue_row(function: int, parameters: int) -> LaunchWords:
+def _is_counted(work: Work) -> bool:
+    """Whether a size that the step counts decides how much a kernel does: a graph would be one for a single call."""
+    kernel, offsets = work.widest, map(offset_of, work.buffers)
+    return any(map(is_counted, (*kernel.sizes, *kernel.blocks, kernel.partial_bytes, *offsets)))
+
+
+def _row(function: int, parameters: int, kind: int) -> LaunchWords:
+    """One thread, or a graph."""
     return LaunchWords(
-        function=function, blocks_x=1, blocks_y=1, blocks_z=1, threads=1, parameters=parameters, is_cooperative=0
+        function=function, blocks_x=1, blocks_y=1, blocks_z=1, threads=1, parameters=parameters, kind=kind
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 import numpy as np
@@ -30,14 +30,24 @@ class RunMemory:
         device: which does the run.
         works: the kernels.
         place: the device, as the plan calls it.
+        repeated: the first and last kernel of each part that is done again and again.
     """
 
-    def __init__(self, binding: Binding, device: CudaDevice, works: Sequence[Work], place: Device) -> None:
+    def __init__(
+        self,
+        binding: Binding,
+        device: CudaDevice,
+        works: Sequence[Work],
+        place: Device,
+        repeated: Iterable[tuple[int, int]] = (),
+    ) -> None:
         self.binding = binding
         self.device = device
         self.uses_table = False
         self.moving = MovingBlock(binding, device)
-        self.scratch = RunScratch(works, self.hold, lambda size: binding.region(size, place))
+        self.scratch = RunScratch(
+            works, self.hold, lambda size: binding.region(size, place), binding.most, list(repeated)
+        )
         self._arguments = list(chain.from_iterable(work.buffers for work in works))
         self._ignored = np.zeros(1, np.uint64)
         self.errors = self.hold(TOLD_BYTES) if any(work.widest.reports for work in works) else None

@@ -7,7 +7,7 @@ shared either: how large it is, a call knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import Scratch
@@ -59,18 +59,32 @@ class RunScratch:
         works: the kernels of the run.
         hold: gives memory of the device for as long as the run.
         region: gives memory of open size.
+        most: the most that a size can be, whatever the step counts.
+        repeated: the first and last kernel of each part that is done again and again.
     """
 
-    def __init__(self, works: Sequence[Work], hold: Callable[[int], Held], region: Callable[[int], Region]) -> None:
+    def __init__(
+        self,
+        works: Sequence[Work],
+        hold: Callable[[int], Held],
+        region: Callable[[int], Region],
+        most: Callable[[int], int],
+        repeated: Iterable[tuple[int, int]] = (),
+    ) -> None:
         owners = _owners_of_partials(works)
         found: dict[Scratch | int, Need] = {}
         for number, work in enumerate(works):
             for base in map(base_of, work.buffers):
                 if isinstance(base, Scratch):
-                    _extend(found, base, base.size_bytes, number)
+                    _extend(found, base, most(base.size_bytes), number)
             owner = owners[number]
             if owner is not None:
-                _extend(found, owner, work.widest.partial_bytes, number)
+                _extend(found, owner, most(work.widest.partial_bytes), number)
+        for first, last in repeated:  # memory from outside, or for what is outside, is needed in all turns
+            for what, need in found.items():
+                begins, ends = first <= need.first <= last, first <= need.last <= last
+                if begins != ends:
+                    found[what] = Need(need.size_bytes, min(need.first, first), max(need.last, last))
         fixed = {what: need for what, need in found.items() if not is_symbolic(need.size_bytes)}
         chosen, sizes = blocks_for(list(fixed.values()))
         held = [hold(size) for size in sizes]

@@ -36,6 +36,32 @@ class LaunchAttributeValue(ctypes.Structure):
     _fields_ = (("cooperative", ctypes.c_int), ("pad", ctypes.c_char * 60))
 
 
+CONDITIONAL_NODE = 13
+"""CUgraphNodeType."""
+
+IF_SET, WHILE_SET = 0, 1
+"""CUgraphConditionalNodeType."""
+
+ASSIGN_DEFAULT = 1
+"""CU_GRAPH_COND_ASSIGN_DEFAULT: a condition has its first value at every launch of the graph."""
+
+
+class ConditionalNodeParams(ctypes.Structure):
+    """``CUgraphNodeParams`` of a conditional node, with ``CUDA_CONDITIONAL_NODE_PARAMS`` in its union: CUDA 12.4."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("reserved0", ctypes.c_int * 3),
+        ("handle", ctypes.c_uint64),
+        ("kind", ctypes.c_int),
+        ("size", ctypes.c_uint),
+        ("phGraph_out", ctypes.POINTER(ctypes.c_void_p)),
+        ("ctx", ctypes.c_void_p),
+        ("pad", ctypes.c_char * 200),
+        ("reserved2", ctypes.c_longlong),
+    )
+
+
 class MemsetNodeParams(ctypes.Structure):
     """``CUDA_MEMSET_NODE_PARAMS``."""
 

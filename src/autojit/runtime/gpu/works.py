@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from autojit.codegen.cuda.copies import access_bytes, copy_kernel, fill_kernel
+from autojit.codegen.cuda.decision import decision_kernel
 from autojit.codegen.cuda.report import report_kernel
 from autojit.codegen.grid_text import GridText
-from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, Offset, Scratch
+from autojit.codegen.lowered import (
+    Conditional,
+    DeviceCopy,
+    DeviceFill,
+    DeviceRun,
+    DeviceWork,
+    Launch,
+    Offset,
+    Scratch,
+    simple_work,
+)
 from autojit.core.records import record
 from autojit.core.sizes import is_symbolic
 from autojit.ir.graph import Node, Value
@@ -29,6 +41,7 @@ class Work:
         commits: it writes what lasts, so it does nothing once an error was reported.
         nodes: that it computes.
         partials: where its partial results are; None: in memory of its own.
+        is_chosen: it is in a body that may be left out.
     """
 
     kernel: Callable[[Sequence[int]], GridText]
@@ -38,6 +51,7 @@ class Work:
     commits: bool
     nodes: tuple[Node, ...] = ()
     partials: Scratch | None = None
+    is_chosen: bool = False
 
     @property
     def widest(self) -> GridText:
@@ -45,18 +59,51 @@ class Work:
         return self.kernel([WIDEST_ACCESS_BYTES] * len(self.buffers))
 
 
-def with_report(works: Sequence[Work]) -> list[Work]:
+@record(eq=False)
+class Body:
+    """Kernels of a run that it does only if a condition is set, or as long as it is.
+
+    Args:
+        first: the kernel in front that sets the condition.
+        items: in order; the last one of a body that repeats sets the condition anew.
+        repeats: as long as the condition is set.
+    """
+
+    first: Work
+    items: tuple[Item, ...]
+    repeats: bool
+
+
+Item = Work | Body
+
+
+def flat(items: Iterable[Item]) -> Iterator[Work]:
+    """The kernels in order, each once."""
+    for item in items:
+        if isinstance(item, Body):
+            yield item.first
+            yield from flat(item.items)
+        else:
+            yield item
+
+
+def with_report(items: Sequence[Item]) -> list[Item]:
     """The kernels of a run with the one that tells the host, behind the last that may report an error.
 
-    What combines its partial results follows a kernel at once, so the report is behind that, too.
+    What combines its partial results follows a kernel at once, so the report is behind that, too. It is behind all of
+    a body in which errors are reported.
     """
-    reporting = [place for place, work in enumerate(works) if work.widest.reports]
+    reporting = [place for place, item in enumerate(items) if any(work.widest.reports for work in flat([item]))]
     if not reporting:
-        return list(works)
+        return list(items)
     behind = reporting[-1] + 1
-    while behind < len(works) and works[behind].widest is works[behind - 1].widest.combine:
+    while behind < len(items) and _combines(items[behind - 1], items[behind]):
         behind += 1  # kernels with partial results in common follow each other
-    return [*works[:behind], Work(partial(_same, report_kernel()), (), "report", 0, False), *works[behind:]]
+    return [*items[:behind], Work(partial(_same, report_kernel()), (), "report", 0, False), *items[behind:]]
+
+
+def _combines(first: Item, then: Item) -> bool:
+    return isinstance(first, Work) and isinstance(then, Work) and then.widest is first.widest.combine
 
 
 def guarded(works: Sequence[Work], home: Callable[[Value], Value]) -> list[bool]:
@@ -74,6 +121,10 @@ def guarded(works: Sequence[Work], home: Callable[[Value], Value]) -> list[bool]
     found: list[bool] = []
     combining: GridText | None = None
     for work in works:
+        if work.widest.decides:  # it looks for errors itself: a condition that nobody sets would stay what it was
+            found.append(False)
+            combining = None
+            continue
         places = [_home(argument, home) for argument in work.buffers]
         roles = [buffer.role for buffer in work.widest.buffers]
         reads = [p for p, role in zip(places, roles, strict=True) if role in ("reads", "updates")]
@@ -81,7 +132,7 @@ def guarded(works: Sequence[Work], home: Callable[[Value], Value]) -> list[bool]
         if work.widest is combining:  # of partial results that there are or not
             is_guarded = found[-1]
         combining = work.widest.combine
-        if is_guarded:
+        if is_guarded or work.is_chosen:
             unwritten.update(p for p, r in zip(places, roles, strict=True) if r in ("writes", "updates"))
         found.append(is_guarded)
     return found
@@ -111,19 +162,34 @@ def _home(argument: BufferArgument, home: Callable[[Value], Value]) -> Value | S
     return base if isinstance(base, Scratch) else home(base)
 
 
-def works_of(run: DeviceRun) -> Iterator[Work]:
+def items_of(run: DeviceRun) -> list[Item]:
     """The kernels of a run in order; copies and fills are kernels too."""
-    for item in run.work:
-        if isinstance(item, Launch):
-            yield from _launched(item)
-        elif not item.size_bytes:
-            continue
-        elif isinstance(item, DeviceCopy):
-            widest = _widest(item.size_bytes, item.target)
+    heeds = any(isinstance(each, Launch) and each.kernel.reports for each in simple_work(run.work))
+    return list(_items(run.work, heeds=heeds, is_chosen=False))
+
+
+def _items(work: Iterable[DeviceWork], *, heeds: bool, is_chosen: bool) -> Iterator[Item]:
+    for item in work:
+        if isinstance(item, Conditional):
+            inner = list(_items(item.work, heeds=heeds, is_chosen=is_chosen or not item.repeats))
+            if not inner:
+                continue
+            kernel = decision_kernel(item.is_negated, heeds)
+            decision = Work(partial(_same, kernel), (item.condition,), "decide", 0, False)
+            inner += [replace(decision)] if item.repeats else []
+            yield Body(decision, tuple(inner), item.repeats)
+        else:
+            yield from (replace(each, is_chosen=is_chosen) for each in _simple(item))
+
+
+def _simple(item: Launch | DeviceCopy | DeviceFill) -> Iterator[Work]:
+    if isinstance(item, Launch):
+        yield from _launched(item)
+    elif item.size_bytes:
+        widest = _widest(item.size_bytes, item.target)
+        if isinstance(item, DeviceCopy):
             yield Work(partial(_copy, item.size_bytes, widest), (item.target, item.source), "copy", 0, item.commits)
         else:
-            assert isinstance(item, DeviceFill)
-            widest = _widest(item.size_bytes, item.target)
             yield Work(partial(_fill, item.size_bytes, widest), (item.target,), "fill", 0, item.commits)
 
 

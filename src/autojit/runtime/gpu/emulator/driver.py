@@ -5,16 +5,16 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from autojit.core.errors import ArgumentError, DeviceError
 from autojit.core.locks import new_lock
 from autojit.ir.op import Ndarray
-from autojit.runtime.gpu.driver import CopyNode, DeviceProperties, FillNode, Graph, GraphNode, KernelNode
-from autojit.runtime.gpu.emulator.findings import EmulatedFault
-from autojit.runtime.gpu.emulator.graphs import EmulatedGraph, Footprint
+from autojit.runtime.gpu.driver import DeviceProperties
+from autojit.runtime.gpu.emulator.graph_calls import GraphCalls
+from autojit.runtime.gpu.emulator.graphs import Footprint
 from autojit.runtime.gpu.emulator.instructions import refuse_unknown
 from autojit.runtime.gpu.emulator.machine import Launch, run
 from autojit.runtime.gpu.emulator.memory import EmulatedMemory, that_fit
@@ -32,7 +32,7 @@ _SHARED_BYTES = 227 << 10  # what a block of sm_90 may have (CUDA C++ Programmin
 _MOST_GRID = (2**31 - 1, 65535, 65535)
 
 
-class EmulatedDriver(StreamCalls):
+class EmulatedDriver(StreamCalls, GraphCalls):
     """One emulated device.
 
     Args:
@@ -41,6 +41,7 @@ class EmulatedDriver(StreamCalls):
         memory_bytes: of the device; less where the process may not have the address space for it.
         pinned_bytes: most pinned memory of the host; the same holds.
         is_idle: no kernel is run; what is launched is counted, and what is copied is whatever is there.
+        version: of CUDA, that it claims to be of.
 
     Attributes:
         counts: how often what was done: "launches", "graph launches", "instantiations", "node updates", "copies in",
@@ -48,7 +49,6 @@ class EmulatedDriver(StreamCalls):
     """
 
     is_emulated = True
-    version = 12080
 
     def __init__(
         self,
@@ -58,7 +58,9 @@ class EmulatedDriver(StreamCalls):
         memory_bytes: int = 4 << 30,
         pinned_bytes: int = 1 << 30,
         is_idle: bool = False,
+        version: int = 12080,
     ) -> None:
+        self.version = version
         self.architecture = architecture
         self.counts: Counter[str] = Counter()
         self.memory = EmulatedMemory(*that_fit(memory_bytes, pinned_bytes))
@@ -67,8 +69,7 @@ class EmulatedDriver(StreamCalls):
         self._numbers = itertools.count(FIRST_OWN)
         self._modules: dict[int, tuple[Module, dict[str, np.uint64]]] = {}
         self._functions: dict[int, tuple[int, FunctionText]] = {}
-        self._graphs: dict[int, EmulatedGraph] = {}
-        self._node_arguments: dict[int, bytes] = {}
+        self.begin_graphs()
         self.streams = StreamOrder()
         self._lost: Callable[[], DeviceError] | None = None
         self._native = NativeInterface(self)
@@ -297,90 +298,9 @@ class EmulatedDriver(StreamCalls):
             return
         seed = None if self._seed is None else self._seed + self._launches
         content = np.frombuffer(arguments, "u1")
-        launch = Launch(parsed, text, function, blocks, threads, content, variables, shared_bytes, seed, is_cooperative)
+        how = shared_bytes, seed, is_cooperative, self._conditions
+        launch = Launch(parsed, text, function, blocks, threads, content, variables, *how)
         run(launch, self.memory, footprint)
-
-    # -- graphs
-
-    @property
-    def live_graphs(self) -> int:
-        """How many there are."""
-        return len(self._graphs)
-
-    def make_graph(self, nodes: Sequence[GraphNode]) -> Graph:
-        """Nodes, with the arguments that their kernels have now."""
-        self.counts["instantiations"] += 1
-        number = next(self._numbers)
-        numbers = tuple(next(self._numbers) for _ in nodes)
-        self._graphs[number] = EmulatedGraph(nodes, numbers)
-        for each, node in zip(numbers, nodes):
-            if isinstance(node, KernelNode):
-                self._node_arguments[each] = self.arguments(node.function, node.parameters)
-        return Graph(number, numbers)
-
-    def set_arguments(self, graph: int, node: int, function: int, parameters: int) -> None:
-        """Give a kernel of a graph the arguments that these words hold now."""
-        known = self._graphs[graph].node(node)
-        if not isinstance(known, KernelNode) or known.function != function:
-            raise ArgumentError("a graph's node is not a launch of this kernel", facts={"node": node})
-        self.counts["node updates"] += 1
-        self._node_arguments[node] = self.arguments(function, parameters)
-
-    def launch_graph(self, graph: Graph, stream: int) -> None:
-        """Run a graph."""
-        self.run_graph(graph.number, stream)
-
-    def run_graph(self, number: int, stream: int) -> None:
-        """Run all nodes of a graph, in an order that its edges allow.
-
-        Raises:
-            EmulatedFault: a node failed, or an edge is missing.
-        """
-        with self._lock:
-            self.counts["graph launches"] += 1
-            self.streams.clock(stream)
-            self._launches += 1
-            chance = None if self._seed is None else np.random.default_rng(self._seed + self._launches)
-            watched = self.streams.is_watching
-            touched = self._graphs[number].run(self._run_node, self._node_name, chance, watched)
-            self.streams.did(stream, f"graph {number}", touched)
-
-    def _run_node(self, number: int, node: GraphNode, footprint: Footprint | None) -> None:
-        if isinstance(node, KernelNode):
-            arguments = self._node_arguments[number]
-            how = node.is_cooperative
-            self._run(node.function, node.blocks, (node.threads, 1, 1), arguments, 0, footprint, is_cooperative=how)
-            return
-        if footprint is not None:
-            footprint.add_range(node.target, node.size_bytes, True)
-        if isinstance(node, FillNode):
-            self.memory.fill(node.target, 0, node.size_bytes)
-            return
-        if footprint is not None:
-            footprint.add_range(node.source, node.size_bytes, False)
-        self._copy(node)
-
-    def _copy(self, node: CopyNode) -> None:
-        to_device, of_device = self.memory.holds(node.target), self.memory.holds(node.source)
-        if to_device and of_device:
-            self.memory.copy_within(node.target, node.source, node.size_bytes)
-        elif to_device:
-            self.memory.copy_in(node.target, node.source, node.size_bytes)
-        elif of_device:
-            self.memory.copy_out(node.target, node.source, node.size_bytes)
-        else:
-            raise EmulatedFault("out of bounds", "a copy between two places of the host", address=node.target)
-
-    def _node_name(self, node: GraphNode) -> str:
-        if isinstance(node, KernelNode):
-            return self.name(node.function)
-        return "copy" if isinstance(node, CopyNode) else "fill"
-
-    def destroy_graph(self, graph: Graph) -> None:
-        """Forget a graph."""
-        del self._graphs[graph.number]
-        for node in graph.nodes:
-            self._node_arguments.pop(node, None)
 
     # -- for native code
 

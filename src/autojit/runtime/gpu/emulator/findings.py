@@ -19,6 +19,8 @@ FindingKind = Literal[
     "deadlock",
     "missing edge",
     "missing wait",
+    "endless body",
+    "wrong handle",
     "trap",
 ]
 

@@ -7,7 +7,7 @@ written down while they run, and compared.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -32,6 +32,12 @@ class Footprint:
     def add_range(self, address: int, size: int, is_write: bool) -> None:
         """Bytes in a row."""
         self._parts[is_write].append(np.arange(address, address + size))
+
+    def join(self, others: Iterable[Footprint]) -> None:
+        """What others have read and written, too."""
+        for other in others:
+            for is_write in (False, True):
+                self._parts[is_write].append(other.bytes_of(is_write))
 
     def bytes_of(self, is_write: bool) -> Ndarray:
         """Each byte once, in order."""
@@ -70,7 +76,7 @@ class EmulatedGraph:
     """
 
     def __init__(self, nodes: Sequence[GraphNode], numbers: Sequence[int]) -> None:
-        self.nodes, self._numbers = list(nodes), list(numbers)
+        self.nodes, self.numbers = list(nodes), list(numbers)
         self._places = {each: number for number, each in enumerate(numbers)}
         self._before = np.zeros((len(self.nodes), len(self.nodes)), np.bool_)  # of a node (row): who comes before it
         for number, node in enumerate(nodes):
@@ -136,7 +142,7 @@ class EmulatedGraph:
         free = np.zeros(len(self.nodes), np.bool_)  # those that are done, and that another may come before or after
         for number in self.order(chance):
             footprint = Footprint() if is_watched or self._has_rival(number) else None
-            execute(self._numbers[number], self.nodes[number], footprint)
+            execute(self.numbers[number], self.nodes[number], footprint)
             if footprint is None:
                 continue
             for other in map(int, np.flatnonzero(free & ~self._before[number] & ~self._before[:, number])):

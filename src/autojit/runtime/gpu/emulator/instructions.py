@@ -15,7 +15,7 @@ from autojit.runtime.gpu.emulator.findings import UnknownInstructionError
 from autojit.runtime.gpu.emulator.memory_instructions import MEMORY_HANDLERS
 from autojit.runtime.gpu.emulator.moving_instructions import MOVING_HANDLERS
 from autojit.runtime.gpu.emulator.ptx_declarations import KINDS
-from autojit.runtime.gpu.emulator.ptx_text import ENDS, Block, Instruction, Module, Operand
+from autojit.runtime.gpu.emulator.ptx_text import ENDS, SET_CONDITION, Block, Instruction, Module, Operand
 
 _DIRECTED = frozenset({"rz", "rm", "rp", "rs"})
 _COMPARISONS = {
@@ -315,6 +315,13 @@ def _nothing(t: Translator, instruction: Instruction) -> None:
     """What only hardware notices."""
 
 
+def _set_condition(t: Translator, instruction: Instruction) -> None:
+    """The driver's function that says whether a part of a graph runs."""
+    handle, value = (t.get(operand, kind) for operand, kind in zip(instruction.operands, ("u8", "u4"), strict=True))
+    lanes = "M.lanes(ix)" if t.mask is None else f"M.lanes(ix, {t.mask})"
+    t.statement(f"W.set_condition({lanes}, {handle}, {value}, {t.fixed(instruction.number)})")
+
+
 HANDLERS: dict[str, Handler] = {
     **MEMORY_HANDLERS,
     **MOVING_HANDLERS,
@@ -357,6 +364,7 @@ HANDLERS: dict[str, Handler] = {
     "shf": _funnel,
     "shl": _shift("shifted_left"),
     "shr": _shift("shifted_right"),
+    SET_CONDITION: _set_condition,
     "sin": _function("np.sin({0})"),
     "sqrt": _simple("np.sqrt({0})", 1),
     "sub": _sum("-", "a.clipped_difference({0}, {1})"),

@@ -8,6 +8,7 @@ choose as well, and that a right kernel does not notice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,7 +20,7 @@ from autojit.runtime.gpu.emulator.block_code import BlockFunction
 from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
 from autojit.runtime.gpu.emulator.graphs import Footprint
 from autojit.runtime.gpu.emulator.instructions import function_of
-from autojit.runtime.gpu.emulator.lane_memory import LaneMemory
+from autojit.runtime.gpu.emulator.lane_memory import LaneMemory, Lanes
 from autojit.runtime.gpu.emulator.memory import EmulatedMemory
 from autojit.runtime.gpu.emulator.ptx_text import WARP_OPERATIONS, FunctionText, Instruction, Module
 from autojit.runtime.gpu.emulator.special_registers import SpecialRegisters
@@ -52,6 +53,7 @@ class Launch:
         shared_bytes: that each block gets beyond what the kernel declares.
         seed: of a random order; None for the low order.
         is_cooperative: all blocks run at once.
+        conditions: of the graph that the launch is in, by their handles: the kernel sets them.
     """
 
     module: Module
@@ -64,6 +66,7 @@ class Launch:
     shared_bytes: int = 0
     seed: int | None = None
     is_cooperative: bool = False
+    conditions: dict[int, int] = field(default_factory=dict)
 
     @property
     def blocks(self) -> int:
@@ -118,6 +121,7 @@ class Wave:
         chance: np.random.Generator | None,
     ) -> None:
         self.module, self.function, self.function_number = launch.module, launch.function, launch.function_number
+        self.conditions = launch.conditions
         self.parameters, self.shared_bytes, self.chance = launch.parameters, launch.shared_bytes, chance
         per_block = int(np.prod(launch.extents, dtype=np.int64))
         self.block_count, self.threads_per_block = len(numbers), per_block
@@ -159,6 +163,15 @@ class Wave:
         return found
 
     # -- what blocks call
+
+    def set_condition(self, lanes: Lanes, handles: Ndarray, values: Ndarray, instruction: int) -> None:
+        """Lanes set conditions of the graph that runs."""
+        rows = zip(lanes.numbers, lanes.chosen(handles), lanes.chosen(values), strict=True)
+        for lane, handle, value in rows:
+            if int(handle) not in self.conditions:
+                detail = "the graph that runs has no condition of this handle"
+                self.memory.fail("wrong handle", detail, int(lane), instruction)
+            self.conditions[int(handle)] = int(value)
 
     def read(self, ix: Ndarray | None, numbers: tuple[int, ...]) -> list[Ndarray]:
         """Registers of the lanes that run."""

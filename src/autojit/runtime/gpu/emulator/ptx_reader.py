@@ -15,6 +15,7 @@ from autojit.runtime.gpu.emulator.liveness import find_live_registers
 from autojit.runtime.gpu.emulator.ptx_declarations import KINDS, parameter_offsets
 from autojit.runtime.gpu.emulator.ptx_text import (
     ENDS,
+    SET_CONDITION,
     SPECIAL,
     Address,
     Block,
@@ -194,6 +195,7 @@ class _Body:
             self._passing(made)
         if name == "call":
             self._call(made)
+            name = made.opcode[0]
         made.find_registers()
         if name in ("addc", "subc", "madc"):
             made.uses |= {self.module.passed("", "carry", 0, "?")}
@@ -235,6 +237,9 @@ class _Body:
             assert isinstance(result, tuple)
             for name in result:
                 self.returned[str(name)] = str(operands[0])
+        if operands[0] == SET_CONDITION and operands[0] not in self.known:
+            self._set_condition(made, operands[1])
+            return
         callee = self.known.get(str(operands[0]))
         if callee is None:
             raise UnknownInstructionError(made.text, "the function that is called is not in the text")
@@ -250,3 +255,14 @@ class _Body:
                 store.operands = (targets, parts)
                 store.find_registers()
         made.operands = (callee.name,)
+
+    def _set_condition(self, made: Instruction, arguments: Operand) -> None:
+        """What the driver's function is given: a handle and a number, in the registers that stand for its arguments."""
+        assert isinstance(arguments, tuple)
+        widths = "u8", "u4"
+        made.operands = tuple(
+            self.module.passed("", str(name), 0, width) for name, width in zip(arguments, widths, strict=True)
+        )
+        made.opcode = (SET_CONDITION,)
+        for name in arguments:
+            self.stored.pop(str(name), None)

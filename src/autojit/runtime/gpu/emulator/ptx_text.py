@@ -13,11 +13,26 @@ from autojit.core.records import record
 from autojit.runtime.gpu.emulator.findings import UnknownInstructionError
 from autojit.runtime.gpu.emulator.ptx_declarations import Declared
 
+SET_CONDITION = "cudaGraphSetConditional"
+"""A function that the driver has: a call of it is one instruction."""
+
 WARP_OPERATIONS = frozenset({"shfl", "vote", "match", "redux", "mma", "ldmatrix", "elect"})
 SPECIAL = re.compile(r"%(?:n?tid|n?ctaid)\.[xyz]|%laneid|%warpid|%nwarpid|%globaltimer|%clock(?:64)?|%lanemask_\w\w")
 ENDS = WARP_OPERATIONS | {"bra", "brx", "ret", "exit", "bar", "barrier", "call", "trap"}
 _NO_RESULT = ENDS - WARP_OPERATIONS | frozenset(
-    {"st", "red", "membar", "fence", "cp", "prefetch", "prefetchu", "discard", "nanosleep", "griddepcontrol"}
+    {
+        "st",
+        "red",
+        "membar",
+        "fence",
+        "cp",
+        "prefetch",
+        "prefetchu",
+        "discard",
+        "nanosleep",
+        "griddepcontrol",
+        SET_CONDITION,
+    }
 )
 
 
