@@ -134,6 +134,8 @@ def test_the_carry_is_written_in_place() -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # ctypes shows what the handler raised
 def test_a_loop_that_never_ends_can_be_interrupted() -> None:
+    if aj.ones(1).device.type != "cpu":
+        pytest.skip("a device that turns the loop itself is not interrupted (docs/cuda.md)")
     endless = aj.jit(lambda x: aj.while_loop(lambda y: y.sum() > -1, lambda y: (y.sin().abs(),), (x,))[0])
     bounded = aj.jit(lambda x: aj.while_loop(lambda y: y.sum() > 1, lambda y: (y / 2,), (x,))[0])
     bounded(aj.ones(3))
