@@ -81,6 +81,14 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def what_a_file_leaves_is_not_walked_again() -> Iterator[None]:
+    """Compiled steps and caches of earlier files make every collection of a later one longer, up to seconds."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def no_layer_is_left() -> Iterator[None]:
     """While a ``Variable`` lives, a thread records differently, and slower. One in a cycle (a jitted function is one)

@@ -62,8 +62,8 @@ def test_a_step_without_devices_says_nothing_of_them() -> None:
 
 
 def test_a_step_made_for_its_sizes_says_for_which_op() -> None:
-    step = aj.jit(lambda x: x.argsort(0))
+    step = aj.jit(lambda x: aj.linalg.cholesky(aj.diag(x)))
     for n in (2, 3, 4, 3):
         step(aj.ones(n, device="cuda"))
     assert len(step.steps()) == 3 and step.stats()["specialised_sizes"]
-    assert "the kernel of sort is written for its sizes" in step.explain()
+    assert "the kernel of cholesky is written for its sizes" in step.explain()
