@@ -124,7 +124,9 @@ class BoundLaunch:
 
     @property
     def blocks(self) -> tuple[int, int, int]:
-        """Of the grid, for the sizes of the present call."""
+        """Of the grid, for the sizes of the present call. Bodies of decisions, of no open sizes, ask before any call."""
+        if not any(map(is_symbolic, self._blocks)):
+            return self._blocks
         x, y, z = concrete(self._blocks, self._memory.binding.sizes_now())
         return x, y, z
 
