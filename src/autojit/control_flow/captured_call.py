@@ -39,6 +39,7 @@ class Call(EqualByText, GraphOp, abstract=True):
     """
 
     opened_by = "open_bodies"
+    spans_devices = True
     graph: Graph
 
     @property

@@ -282,3 +282,25 @@ def test_bodies_count_sizes_as_the_cpu_does() -> None:
             found, expected = (step(rows(device, 3) + shift).cpu().numpy() for device in ("cuda", "cpu"))
             np.testing.assert_allclose(found, expected, rtol=1e-5)
         assert (step.stats()["fallbacks"], step.stats()["splits"]) == (0, 0), step.explain()
+
+
+@pytest.mark.parametrize("times", [(0, None)], indirect=True)
+def test_branches_beside_open_sizes_and_draws_in_bodies_are_those_of_eager_mode(times: int) -> None:
+    """A branch of fixed sizes in a loop over an open one; the key that a body draws with is the host's."""
+
+    def chosen(x: aj.Tensor) -> aj.Tensor:
+        return aj.scan(lambda z, t: (aj.cond(t > 1, lambda a: a * 2, lambda a: a + 3, (z,)), z), x.sum(), x)[1]
+
+    def drawn(x: aj.Tensor) -> aj.Tensor:
+        y = x.clone().requires_grad_()
+        last, kept = aj.scan(lambda c, t: (F.dropout(c * t, 0.5).sin(), c), y[0], y)
+        return aj.autograd.grad(last.sum() + kept.square().sum(), y)[0]
+
+    for function in (chosen, drawn):
+        step = aj.jit(function)
+        for n in (3, 4, 5):
+            x = rows("cuda", n) if function is drawn else aj.linspace(-1, 2, n, device="cuda")
+            aj.manual_seed(n)
+            found = step(x)
+            aj.manual_seed(n)
+            aj.testing.assert_close(found, function(x))

@@ -124,7 +124,7 @@ class BoundLaunch:
 
     @property
     def blocks(self) -> tuple[int, int, int]:
-        """Of the grid, for the sizes of the present call. Bodies of decisions, of no open sizes, ask before any call."""
+        """Of the grid, for the sizes of the present call. Bodies of decisions, without open sizes, ask before a call."""
         if not any(map(is_symbolic, self._blocks)):
             return self._blocks
         x, y, z = concrete(self._blocks, self._memory.binding.sizes_now())
