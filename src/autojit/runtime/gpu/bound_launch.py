@@ -124,7 +124,7 @@ class BoundLaunch:
 
     @property
     def blocks(self) -> tuple[int, int, int]:
-        """Of the grid, for the sizes of the present call; bodies of decisions, whose sizes are fixed, ask before one."""
+        """Of the grid, for the sizes of the present call; bodies of decisions, of fixed sizes, ask before one."""
         if not any(map(is_symbolic, self._blocks)):
             return self._blocks
         x, y, z = concrete(self._blocks, self._memory.binding.sizes_now())
