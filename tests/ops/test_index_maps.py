@@ -48,9 +48,8 @@ def type_of(x: NDArray[Any]) -> TensorType:
 
 
 @pytest.mark.parametrize(("op", "inputs"), cases(Reindex))
-def test_source_index_names_the_element_eager_takes(op: Any, inputs: tuple[NDArray[Any]]) -> None:
-    (x,) = inputs
-    y = op.eager(x)
+def test_source_index_names_the_element_eager_takes(op: Any, inputs: tuple[NDArray[Any], ...]) -> None:
+    x, y = inputs[0], op.eager(*inputs)
     if y.size == 0:
         return
     index = loops(y.shape)

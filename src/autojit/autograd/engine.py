@@ -72,6 +72,7 @@ class Walk:
         self.callbacks: list[Callable[[], Any]] = []
         self.order: list[Node] = []  # the nodes of the pass, later ones first
         self.current: Node | None = None  # the node whose rule runs
+        self.grads: Grads = []  # what has arrived at its outputs
         self.observer = state.observer  # the profiler's, or None
         self.rules = None if state.trace is None else Rules(here())  # how rules are run while a step is captured
 
@@ -259,7 +260,7 @@ class Walk:
                 [e is not None and (e[0] in needed or (targets is not None and e in targets)) for e in node.edges]
             )
         is_watched = bool(node.post_hooks)
-        self.current = node
+        self.current, self.grads = node, grads
         masking.is_on, masking.outputs = node in self.masked, self.masked_outputs.get(node)
         if self.observer is None:
             is_plain = not state.__dict__["anomaly"]

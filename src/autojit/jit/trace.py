@@ -39,6 +39,7 @@ from autojit.jit.failed_calls import may_change
 from autojit.jit.number_ranges import ANY, range_of_dtype
 from autojit.jit.outcomes import BeginsAgain, Turned
 from autojit.jit.taken_arrays import TraceTaken
+from autojit.jit.trace_again import TraceAgain
 from autojit.jit.trace_arguments import TraceArguments
 from autojit.jit.trace_entries import GradEntry, Split, StateEntry
 from autojit.jit.trace_memory import TraceMemory
@@ -54,14 +55,16 @@ from autojit.tensor.tensor import Tensor, array_type, lent_gradient, storage_of,
 
 
 class Trace(
-    TraceSizes, TraceOrders, TraceArguments, TraceOptions, TraceMemory, TraceTexts, TracePasses, TraceTaken, TraceExact
-):
+    TraceSizes, TraceOrders, TraceArguments, TraceOptions, TraceMemory, TraceTexts, TracePasses, TraceTaken, TraceExact,
+    TraceAgain,
+):  # fmt: skip
     """What ``tensor`` talks to while a step is captured (``tensor.trace.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
     For the others see ``TraceSizes``; layouts, ``TraceOrders``; what it is given, ``TraceArguments``; options of
     optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``; texts, ``TraceTexts``; backward passes,
-    ``TracePasses``; arrays of its tensors, ``TraceTaken``; ints of Python, ``TraceExact``.
+    ``TracePasses``; arrays of its tensors, ``TraceTaken``; ints of Python, ``TraceExact``;
+    second runs of checkpoints, ``TraceAgain``.
     """
 
     runs_often = False
@@ -81,6 +84,7 @@ class Trace(
         TracePasses.__init__(self)
         TraceTaken.__init__(self)
         TraceExact.__init__(self)
+        TraceAgain.__init__(self)
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
@@ -114,7 +118,12 @@ class Trace(
             self.look_at_taken()
         if may_raise(op, values):
             raise_where_caught(self, op, values, place)
-        return self.builder.apply(op, values, place)
+        run = self.second_run
+        if run is None:
+            return self.builder.apply(op, values, place)
+        made = self.builder.apply(op, self.had_later(run, values), place)
+        run.made.update(made)
+        return made
 
     def lifted(self, array: Array | None, is_first: bool = False) -> Value | None:
         found = self.state.get(id(array))

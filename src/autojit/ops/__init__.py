@@ -22,6 +22,7 @@ from autojit.ops.elementwise_trigonometric import *
 from autojit.ops.indexing import *
 from autojit.ops.joining import *
 from autojit.ops.matmul import *
+from autojit.ops.ordering import *
 from autojit.ops.probabilities import *
 from autojit.ops.random import *
 from autojit.ops.reductions import *

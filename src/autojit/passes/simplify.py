@@ -22,6 +22,7 @@ from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind
 from autojit.ir.result_types import result_types
 from autojit.ops.base import Elementwise, Reduction, Reindex, Source
+from autojit.ops.ordering import Later
 from autojit.ops.requirements import InRange
 from autojit.ops.reversal import Flip
 from autojit.ops.shape import BroadcastTo, Pad, Permute, Reshape
@@ -235,6 +236,12 @@ def _to_device(rewriter: Rewriter, op: ToDevice, operands: tuple[Tracer, ...]) -
     return None
 
 
+def _later(rewriter: Rewriter, op: Later, operands: tuple[Tracer, ...]) -> Any:
+    """Numbers are there at any time."""
+    x = operands[0]
+    return x if rewriter.literal(x) is not None or isinstance(rewriter.op_of(x), Source) else None
+
+
 SPECIAL: dict[str, Rule] = {
     "reshape": _reshape,
     "permute": _permute,
@@ -248,6 +255,7 @@ SPECIAL: dict[str, Rule] = {
     "where": _where,
     "scatter": _scatter,
     "to_device": _to_device,
+    "later": _later,
 }
 
 

@@ -17,6 +17,7 @@ from autojit.core.machine import Machine
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Elementwise, Reduction
 from autojit.ops.matmul import Matmul, MatmulAdd
+from autojit.ops.ordering import Later
 from autojit.ops.requirements import InRange
 from autojit.ops.transfers import ToDevice
 from autojit.schedule.counts import CountReaders
@@ -66,6 +67,7 @@ class Fuser:
         self.answer: list[tuple[Value, Indices]] = []
         self.reads_behind: dict[tuple[Value, Indices], tuple[tuple[Value, Indices], ...]] = {}
         self.counts = CountReaders(graph)
+        self.times = self._times()
         places = {v.type.device for v in definitions}
         self.is_mixed = len(places) > 1  # units compute on one device each
         self.uses_devices = places != {CPU}
@@ -86,6 +88,35 @@ class Fuser:
                 self._single(node)
         self._merge_groups()
         return units
+
+    def _times(self) -> dict[Value, tuple[Value, ...]]:
+        """Inline values that may be had only later (`Later`), and what they wait for. Time O(nodes)."""
+        found: dict[Value, dict[Value, None]] = {}
+        if not any(isinstance(node.op, Later) for node in self.graph.nodes):
+            return {}
+        for node in self.graph.nodes:
+            if node.outputs[0] not in self.inline:
+                continue
+            awaited = {v: None for operand in node.inputs for v in found.get(operand, ())}
+            if isinstance(node.op, Later):
+                awaited.update(dict.fromkeys(self._values_behind(node.inputs[1])))
+            if awaited:
+                found[node.outputs[0]] = awaited
+        return {value: tuple(awaited) for value, awaited in found.items()}
+
+    def awaited_units(self, unit: int) -> set[int]:
+        """The units that one waits for though it reads nothing of them, because what it reads may be had only later."""
+        found = self.units[unit]
+        assert found is not None
+        values = found.awaited if isinstance(found, Group) else self._awaited_by(found)
+        return {self.owner[v] for v in values if v in self.owner}
+
+    def _awaited_by(self, node: Node) -> tuple[Value, ...]:
+        """What must exist before a node may run, though it reads nothing of it."""
+        if not self.times:
+            return ()
+        values = (*node.inputs, *node.outputs) if self.kinds[node] is Kind.INLINE else node.inputs
+        return tuple(dict.fromkeys(v for operand in values for v in self.times.get(operand, ())))
 
     # -- merging groups that grew towards each other
 
@@ -113,7 +144,7 @@ class Fuser:
         made = other.level.keys()  # read inside from now on, so no buffer of the joined nest
         if len((group.buffers | other.buffers) - made) > self.machine.most_buffers or self._is_between(other.id, group):
             return False
-        is_read_elsewhere = not self.readers_of(other) <= {other.id, group.id}
+        is_read_elsewhere = other.id in self.awaited or not self.readers_of(other) <= {other.id, group.id}
         if is_read_elsewhere and group.weight <= self.machine.small_domain and self._needs_more(group, other):
             return False  # a third unit would wait for what only the reader needs
         if not all(self._reads_in_place(node, group, other) for node in group.members):
@@ -145,8 +176,11 @@ class Fuser:
         return bool(self.dependencies[group.id] & self.alive & ~(self.dependencies[other.id] | 1 << other.id))
 
     def _is_between(self, first: int, group: Group) -> bool:
-        """Whether a path leads from ``first`` to ``group`` through a third unit: its last step is a direct producer."""
-        return any(self.dependencies[unit] >> first & 1 for unit in self._producers(group) if unit != first)
+        """Whether a path leads from ``first`` to ``group`` through a third unit, or by mere waiting."""
+        before = {self.owner[v] for v in group.awaited if v in self.owner}
+        if first in before:
+            return True
+        return any(self.dependencies[unit] >> first & 1 for unit in (*self._producers(group), *before) if unit != first)
 
     def _reads_in_place(self, node: Node, group: Group, other: Group) -> bool:
         level = group.level[node.outputs[0]]
@@ -167,6 +201,9 @@ class Fuser:
         group.level.update(other.level)
         group.position.update(other.position)
         group.buffers = (group.buffers | other.buffers) - group.level.keys()
+        group.awaited |= other.awaited
+        if other.id in self.awaited:
+            self.awaited.add(group.id)
         for value in other.level:
             self.owner[value] = group.id
         old, new = 1 << other.id, 1 << group.id
@@ -244,11 +281,17 @@ class Fuser:
     def _single(self, node: Node) -> None:
         unit = len(self.units)
         reads = self.read_values(node)
-        self._enter(node, self._bits(reads))
+        self._enter(node, self._bits(reads) | self._waits(node))
         for value in node.outputs:
             self.owner[value] = unit
         for value in reads:
             self.readers.setdefault(value, []).append(unit)
+
+    def _waits(self, node: Node) -> int:
+        """Bits of the units that a node waits for without reading from them."""
+        awaited = self._awaited_by(node)
+        self.awaited.update(self.owner[v] for v in awaited if v in self.owner)
+        return self._bits(awaited)
 
     def _bits(self, values: Iterable[Value]) -> int:
         bits = 0
@@ -274,7 +317,7 @@ class Fuser:
         if level == ROW and all(self.owner.get(v) != group.id for v, _ in reads):
             # Equal row counts are common (a batch), so without this the rows of one layer would wait for another's.
             return False  # unrelated: joining would only delay what others wait for
-        if not self._admissible(group, reads, level):
+        if not self._admissible(group, node, reads, level):
             return False
         self._add(group, node, level, position, reads)
         return True
@@ -309,8 +352,11 @@ class Fuser:
             found.extend(leaves(operand, index, self.definitions, self.inline))
         return found
 
-    def _admissible(self, group: Group, reads: list[tuple[Value, Indices]], level: str) -> bool:
+    def _admissible(self, group: Group, node: Node, reads: list[tuple[Value, Indices]], level: str) -> bool:
         bit = 1 << group.id
+        awaited = self._awaited_by(node)
+        if self._bits(awaited) & bit:
+            return False
         outside: set[Value] = set()
         inside = False
         for value, index in reads:
@@ -324,7 +370,7 @@ class Fuser:
             its_level = group.level[value]
             if its_level == OUT or (level == ROW and its_level == FULL) or group.position[value] != index:
                 return False
-        if len(group.members) >= MOST_MEMBERS or self._makes_wait(group, outside, inside):
+        if len(group.members) >= MOST_MEMBERS or self._makes_wait(group, outside.union(awaited), inside):
             return False
         return len(group.buffers | outside) <= self.machine.most_buffers or not group.members
 
@@ -353,7 +399,8 @@ class Fuser:
                 readers.append(group.id)
         self.member_reads[node] = reads
         self.owner[output] = group.id
-        self._require(group.id, self._bits(values) & ~(1 << group.id))
+        group.awaited.update(self._awaited_by(node))
+        self._require(group.id, (self._bits(values) | self._waits(node)) & ~(1 << group.id))
 
     def wait(self, unit: int, other: int) -> None:
         """A unit runs after another one from which it does not read."""
@@ -424,7 +471,7 @@ class Fuser:
         reads = [*self._reads_through(x, position), *self._count_reads(node)]
         if operand_level == ROW and all(self.owner.get(v) != group.id for v, _ in reads):
             return False
-        if not self._admissible(group, reads, operand_level):
+        if not self._admissible(group, node, reads, operand_level):
             return False
         where = group.canonical(node.outputs[0].type.shape, ROW) if level == ROW else ()
         self._add(group, node, level, where, reads)

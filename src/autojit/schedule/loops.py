@@ -239,7 +239,7 @@ class ExprBuilder:
         """An element of a reindexing op, a source or a gather."""
         op = node.op
         if isinstance(op, Reindex):
-            (x,) = node.inputs
+            x = node.inputs[0]
             guards = _open_guards(op.valid(index, x.type))
             source = op.source_index(index, x.type)
             if not guards:

@@ -54,7 +54,7 @@ def leaves(
         return
     op = node.op
     if isinstance(op, Reindex):
-        (x,) = node.inputs
+        x = node.inputs[0]
         yield from leaves(x, op.source_index(index, x.type), definitions, inline)
     elif isinstance(op, Elementwise):
         for operand in node.inputs:

@@ -128,12 +128,15 @@ class Scheduler:
         unsafe |= self._order_donations(fuser, units, unsafe)
         kernels: list[Kernel] = []
         failing: list[Kernel] = []
+        of_unit: dict[int, Kernel] = {}
         for unit in execution_order(fuser):
             chosen = units[unit]
             assert chosen is not None
             kernels.append(self._kernel(chosen, stored))
+            of_unit[unit] = kernels[-1]
             if unit in can_fail:
                 failing.append(kernels[-1])
+        waits = {of_unit[unit]: {of_unit[u] for u in fuser.awaited_units(unit)} for unit in of_unit if fuser.times}
         unsafe |= self._check_in_place(kernels)
         for position in sorted(unsafe):
             self._copy_back(position)
@@ -150,7 +153,7 @@ class Scheduler:
             kernels = fuse_epilogues(kernels, kept, overwritten, frozenset(failing), self.machine)
         apart = Apart(frozenset(failing), self._committing(kernels))
         copies = sorted(self.copies, key=lambda copy: copy.target.type.device == CPU)  # behind a device's kernels
-        items = [*form_batches(self._gather(kernels, apart), overwritten, apart, self.machine), *copies]
+        items = [*form_batches(self._gather(kernels, waits, apart), overwritten, apart, self.machine), *copies]
         return Schedule(
             self.graph, tuple(items), tuple(self.outputs), overwritten, self.machine, apart.failing, self.checked
         )
@@ -164,12 +167,18 @@ class Scheduler:
             else frozenset()
         )
 
-    def _gather(self, kernels: list[Kernel], apart: Apart) -> list[Kernel | Band]:
-        """Bands; kernels that update state in place stay outside, because they overwrite what others may read."""
+    def _gather(self, kernels: list[Kernel], waits: Mapping[Kernel, set[Kernel]], apart: Apart) -> list[Kernel | Band]:
+        """Bands; kernels that update state in place stay outside, because they overwrite what others may read.
+
+        ``waits``: kernels that are not moved in front of others though they read nothing of them.
+        """
         writer = {value: kernel for kernel in kernels for value in kernel.writes()}
         after: dict[Kernel, set[Kernel]] = {
             kernel: {writer[v] for v in kernel.reads() if v in writer} for kernel in kernels
         }
+        for kernel, others in waits.items():
+            if kernel in after:
+                after[kernel].update(k for k in others if k in after and k is not kernel)
         readers: dict[Value, list[Kernel]] = {}
         for kernel in kernels:
             for value in kernel.reads():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -47,6 +48,9 @@ class Trace(Protocol):
     """Whether this is the body of a loop or a branch: Python cannot decide on its values."""
     writes: int
     """How many in-place changes of concrete storages were recorded."""
+
+    def again(self, after: Value) -> AbstractContextManager[None]:
+        """A checkpointed function runs again inside, for the sake of ``after``, which must be there already."""
 
     def lifted(self, array: Array, is_first: bool = False) -> Value | None:
         """The present (or the first) IR value of a root array; None if the capture has not met it."""

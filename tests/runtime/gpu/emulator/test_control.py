@@ -51,6 +51,27 @@ def test_jumps_by_number_go_where_the_table_says(order: int | None) -> None:
     assert elementwise(text, [x], "u4", order).tolist() == np.resize([10, 11, 12, 11], 64).tolist()
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_address_of_all_lanes_is_read_and_replaced_by_some(order: int | None) -> None:
+    x = np.arange(64, dtype="u4")
+    table = ".global .align 4 .b8 table[16] = {1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0};"
+    text = """
+        mov.u64 %rd21, table;
+        and.b32 %r20, %x0, 1; setp.eq.u32 %p1, %r20, 0;
+        @%p1 bra $even;
+        ld.global.u32 %y, [%rd21]; add.s64 %rd21, %rd21, 8; bra $end;
+    $even:
+        ld.global.u32 %y, [%rd21+4];
+    $end:
+        setp.lt.u32 %p2, %x0, 40;
+        @%p2 bra $done;
+        ld.global.u32 %y, [%rd21];
+    $done:
+    """
+    expected = [(1 if n % 2 == 0 else 3) if n >= 40 else (2 if n % 2 == 0 else 1) for n in range(64)]
+    assert elementwise(text, [x], "u4", order, table).tolist() == expected
+
+
 CALLS = """
 .version 8.0
 .target sm_90

@@ -184,8 +184,10 @@ class Wave:
         """Registers of the lanes that run get new values."""
         registers = self.registers
         for number, value in zip(numbers, values):
-            if ix is None:
-                registers[number] = value
+            if ix is None:  # what is one number for all lanes may be read, or replaced, by some of them
+                registers[number] = (
+                    value if np.ndim(value) else np.full(self.count, value, self.module.registers[number])
+                )
             else:
                 registers[number][ix] = value
 
