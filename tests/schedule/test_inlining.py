@@ -123,6 +123,17 @@ def test_what_is_computed_for_the_parts_alone_goes_with_them() -> None:
     """)
 
 
+def test_what_is_read_without_its_rim_is_computed_without_it_where_that_pays() -> None:
+    text = """(x: f32[8, 8], b: f32[8, 8], w: f32[6, 6]) {
+        g: f32[8, 8] = add(x, b); i: f32[6, 6] = slice[starts=(1, 1), stops=(7, 7), steps=(1, 1)](g);
+        y: f32[6, 6] = mul(i, w); return y
+    }"""
+    assert kernels(scheduled(text, machine(least_parts=1))) == "loops 6x6, 0 accumulators (x, b, w) -> y {mul}"
+    assert len(scheduled(text, machine(least_parts=2)).kernels) == 2
+    shown = text.replace("return y", "return y, g")
+    assert len(scheduled(shown, machine(least_parts=1)).kernels) == 2
+
+
 # -- the way to what is stored
 
 

@@ -83,6 +83,8 @@ class Machine:
     """Elements: below, a kernel costs less than making others wait for what it would be fused with."""
     expansion: int
     """A cheap node this much larger than what it reads is computed where it is read."""
+    least_parts: int
+    """Slices of a cheap value that is read in slices only, from which on it is computed where they are read."""
     many_blocks: int
     """This many blocks of memory are joined by copying each, where they are of ``block_bytes`` on average."""
     block_bytes: int

@@ -23,7 +23,7 @@ def inline_values(
     of two broadcast vectors): computing it where it is read moves less memory than storing it.
     """
     inline: set[Value] = set()
-    parted = parted_values(graph, definitions, kinds)
+    parted = parted_values(graph, definitions, kinds, machine.least_parts)
     for node in graph.nodes:
         kind = kinds[node]
         is_expansion = kind is Kind.POINTWISE and _is_expansion(node, definitions, inline, machine.expansion)

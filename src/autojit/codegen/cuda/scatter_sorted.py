@@ -2,7 +2,7 @@
 
 The sort is stable, so a place meets its rows in the order of ``src``, as in the form of `scatter` and on the CPU, and
 sums have the same bits. The work grows with the rows, not with their square, and does not depend on how often a place
-is met until the end, where the rows of one place are taken one after the other by a thread for as many columns as make one wide access.
+is met until the end, where the rows of one place are taken one after the other by a thread for each few columns.
 
 A chain of kernels: places of all rows (bad ones are reported here), sorted in one block or digit by digit; then the
 places that are met.
