@@ -97,14 +97,15 @@ class InstructionEmitter(ABC):
     def load(self, pointer: str, dtype: DType, attrs: str = "") -> Scalar:
         """Load one array element; ``attrs`` follows the instruction (``, align 4, !llvm.access.group !0``)."""
         stored = self.instruction(f"load {memory_type(dtype)}, ptr {pointer}{attrs}", dtype)
-        return self._from_memory(stored)
+        return self.from_memory(stored)
 
     def store(self, value: Scalar, pointer: str, attrs: str = "") -> None:
         """Store one array element."""
         stored = self._to_memory(value)
         self.lines.append(f"  store {memory_type(value.dtype)} {stored.text}, ptr {pointer}{attrs}")
 
-    def _from_memory(self, stored: Scalar) -> Scalar:
+    def from_memory(self, stored: Scalar) -> Scalar:
+        """What the bits of an array element say."""
         dtype = stored.dtype
         if dtype is bool_:
             return self.instruction(f"icmp ne i8 {stored.text}, 0", dtype)

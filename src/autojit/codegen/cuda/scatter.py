@@ -1,9 +1,9 @@
 """Scatters: elements of ``src`` set or folded in at run-time places, in the order of ``src`` as on the CPU.
 
-The loops are those of `schedule.scatter_loops`. A thread has neighbouring columns, positions of the inner loops, as many
-as one access takes, so what it writes no other thread's columns do; and a share of the rows' places, so that threads of
-the same columns share the work: each looks at all rows in order and takes those whose place falls to its share. What an
-element meets therefore comes in one order, whatever the grid.
+The loops are those of `schedule.scatter_loops`. A thread has neighbouring columns (positions of the inner loops), as
+many as one access takes, so what it writes no other thread's columns do; and a share of the rows' places, so that
+threads of the same columns share the work: each looks at all rows in order and takes those whose place falls to its
+share. What an element meets therefore comes in one order, whatever the grid.
 
 Buffers: the operands, the base first, then the result, which holds the base before the kernel begins.
 """
