@@ -1,7 +1,7 @@
 """What accesses of a kernel to global memory are, byte by byte: of sixteen at once, or why not.
 
-A byte counts once for each warp and instruction that asks for it. Bytes that are not accessed in sixteens are, the first
-that holds,
+A byte counts once for each warp and instruction that asks for it. Bytes that are not accessed in sixteens are, the
+first that holds,
 
 ==========  ===========================================================================================================
 ``again``   in an access of sixteen of the same block as well: the first cache has them

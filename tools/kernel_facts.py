@@ -128,7 +128,7 @@ class Facts:
         )
 
 
-HEAD = f"{'program':26s} regs spil shared  wide  used     KiB        grid            kernel [bytes by width] what is not of 16"
+HEAD = f"{'program':26s} regs spil shared  wide  used     KiB        grid            kernel [bytes by width] the rest"
 
 
 def kernels_for(
@@ -201,7 +201,7 @@ def facts_for(kernels: Sequence[Kernel], architecture: str) -> Iterator[Facts]:
 
 
 def _moved(judged: Sequence[Facts]) -> tuple[Counter[str], Counter[str]]:
-    """Bytes of all launches by class, and of the sectors that they are in: those of the buffers, as blocks ask for them."""
+    """Bytes of all launches by class, and of their sectors: those of the buffers, as blocks ask for them."""
     moved, sectors = Counter[str](), Counter[str]()
     for each in judged:
         by_byte = each.kernel.buffer_bytes * each.kernel.launches / sum(each.classes.values())
@@ -233,9 +233,8 @@ def report(architecture: str, facts: Sequence[Facts], stopped: Sequence[str], *,
     )
     whole = sum(moved.values()) or 1
     for name, count in moved.most_common():
-        print(
-            f"{architecture}: {count / whole:6.1%} of the bytes are {name}, {count / sectors[name]:.0%} of their sectors used"
-        )
+        used = count / sectors[name]
+        print(f"{architecture}: {count / whole:6.1%} of the bytes are {name}, {used:.0%} of their sectors used")
     alone = sum(f.all_wide >= WIDE_SHARE for f in loops)
     wide = sum(f.wide >= WIDE_SHARE for f in loops)
     print(f"{architecture}: of {len(loops)} kernels of loops {wide} reach {WIDE_SHARE:.0%}, {alone} of all their bytes")

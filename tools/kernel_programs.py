@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import autojit as aj
-from autojit.runtime.gpu import devices
 from autojit.core.sizes import is_symbolic
+from autojit.runtime.gpu import devices
 from autojit.runtime.gpu.bound_launch import BoundLaunch
 from autojit.runtime.gpu.works import size_of
 from benchmarks.systems import prepare
