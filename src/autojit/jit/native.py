@@ -28,20 +28,25 @@ from autojit.jit.step_gradients import GradResult
 from autojit.jit.versions import count_calls
 from autojit.runtime.entry import Entry, make_entry
 from autojit.runtime.entry_spec import (
+    MISSING,
     CellGuard,
     Constant,
     DictGuard,
     EntrySizes,
     EntrySpec,
+    LentGuard,
     Output,
     OutputRing,
+    Readers,
     Refusal,
     SlotGuard,
     WordGuard,
 )  # fmt: skip
 from autojit.runtime.executable import data_address
+from autojit.tensor.lent_gradients import UNTOUCHED_READER
 from autojit.tensor.memory_orders import order_of
 from autojit.tensor.state import guard_epoch
+from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -74,7 +79,7 @@ class NativeStep:
         self.written = {id(e.array): e for e, _ in step.effects.written}
         self.views = self._view_positions(leaves)
         self.strided = capture.strided
-        self.replaced = [g for g in step.effects.gradients.all if not g.is_stable]
+        self.replaced = [g for g in step.effects.gradients.all if not g.is_stable and g.lent_before is None]
         has_own = self.is_nested or self.listed or self.views or self.replaced or self.strided or self.firsts
         is_exact, is_plain = step.trace.asks_exact, step.results.is_plain
         self.is_layered = bool(has_own or step.twins or is_exact or not is_plain or config.check)
@@ -217,7 +222,8 @@ class NativeStep:
             for place, word in words.items():
                 self.entry.set_expected(place, word)
         for place, grad in self.grad_places.items():
-            self.entry.set_expected(place, grad.before)
+            lent = isinstance(self.entry._spec.guards[place], LentGuard)
+            self.entry.set_expected(place, grad.tensor if lent else grad.before)
 
     def _expected(self, guard: Guard) -> Any:
         """What the entry point finds in a place: what the capture found, or what Python takes for it by now."""
@@ -263,6 +269,7 @@ class NativeStep:
             releases_gil=bool(executable.symbols)
             or sum(e.estimate_ns for e in step.compiled.lowered.entries) > GIL_RELEASE_NS,
             fallback=fallback,
+            mend=self._mend,
             error_address=executable.error_address,
             on_error=partial(raise_or_refuse, executable) if step.trace.asks_exact else executable.raise_errors,
             keep=(executable, step.segment),
@@ -319,7 +326,7 @@ class NativeStep:
         for grad in self.step.effects.gradients.all:
             if grad.entry.was_read or grad.result is None:
                 self.grad_places[len(guards)] = grad
-                guards.append(SlotGuard(grad.leaf, "_grad", grad.before))
+                guards.append(self._gradient_guard(grad))
         known: set[int] = set()  # words that stand for several reads
         for number, guard in enumerate(self.step.capture.guards):
             if isinstance(guard.native, CellGuard | DictGuard):
@@ -333,7 +340,31 @@ class NativeStep:
                         guards.append(word)
         return guards
 
+    def _gradient_guard(self, grad: GradResult) -> SlotGuard | LentGuard:
+        before = grad.lent_before
+        if before is None:
+            return SlotGuard(grad.leaf, "_grad", grad.before)
+        executable, places = self.step.segment.executable, self.step.effects.moving
+        moved = [k for k, value in enumerate(places) if grad.value is value and before != "own"]
+        index = executable.n_inputs + self.step.segment.n_free + moved[0] if moved else None
+        return LentGuard(grad.leaf, "_grad", grad.tensor, before, "reader", _READERS, index)
 
+    def _mend(self, place: int) -> bool:
+        """With the gate: give gradients other memory where somebody holds what the step has left there.
+
+        Whether that has helped the one of the guard ``place``.
+        """
+        gradients, state = self.step.effects.gradients, self.step.trace.state
+        is_moved = False
+        for number, grad in self.grad_places.items():
+            if grad.lent_before in ("any", "none") and grad.value is not None and grad.prepare(state):
+                self.entry.set_expected(number, grad.tensor)
+                is_moved = is_moved or number == place
+        gradients.bind(self.step.segment)
+        return is_moved
+
+
+_READERS = Readers(Tensor, "_array", "_storage", Storage, "array", (*UNTOUCHED_READER, ("__weakref__", MISSING)))
 REFUSED = Refusal.SLOW
 
 

@@ -22,6 +22,7 @@ from autojit.core.errors import ArgumentError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.sizes import is_symbolic
 from autojit.runtime.entry_fallback import PythonEntry
+from autojit.runtime.entry_lent import describe_own, lent_places, lent_table
 from autojit.runtime.entry_method import new_builtin
 from autojit.runtime.entry_records import (
     KINDS,
@@ -41,32 +42,29 @@ from autojit.runtime.entry_records import (
 from autojit.runtime.entry_spec import (
     INT64_LEAST,
     INT64_MOST,
-    MISSING,
     Argument,
     ArrayArgument,
     ArrayCheck,
     Behind,
-    CellGuard,
     Constant,
     DictGuard,
     EntrySpec,
     EqualIntArgument,
     FloatArgument,
     Guard,
+    LentGuard,
     ObjectArgument,
     Refusal,
-    SlotGuard,
     Slots,
     TensorArgument,
-    WordGuard,
 )
+from autojit.runtime.entry_words import address_of, expected_word, guarded_word
 from autojit.runtime.executable import POINTER_BYTES, data_address
 from autojit.runtime.gate import GATE_WORDS, UNLESS_REENTERED
 from autojit.runtime.object_layout import (
     TYPE_OFFSET,
     array_flags,
     attributes_offset,
-    cell_content_address,
     layout_is_known,
     new_capsule,
     slot_offset,
@@ -129,10 +127,12 @@ class NativeEntry:
         """From now on guard `guard` of the spec demands `expected`. At any time: calls see the old one or the new."""
         row = self._word_rows.get(guard)
         if row is not None:
-            word = _expected_word(self._spec.guards[guard], expected)
+            word = expected_word(self._spec.guards[guard], expected)
             self._words[row, GuardedWord.expected.place] = word
+        elif guard in self._lent_rows:
+            describe_own(self._lent[self._lent_rows[guard]], self._spec.guards[guard], expected)
         else:
-            self._dicts[self._dict_rows[guard], GuardedItem.expected.place] = _address(expected)
+            self._dicts[self._dict_rows[guard], GuardedItem.expected.place] = address_of(expected)
         self._expected[guard] = expected
 
     def refill(self, ring: int) -> None:
@@ -161,7 +161,7 @@ class NativeEntry:
     def _failure_of(self, head: Words) -> tuple[str, int]:
         failure = int(head[Head.failure.place])
         reason, index = REASONS[failure & 255], failure >> 8
-        rows = {"word": self._word_rows, "dict": self._dict_rows}.get(reason)
+        rows = {"word": self._word_rows, "dict": self._dict_rows, "lent": self._lent_rows}.get(reason)
         if rows is None:
             return reason, index
         return "guard", next(guard for guard, row in rows.items() if row == index)
@@ -196,13 +196,16 @@ class NativeEntry:
             gate.check()
             try:
                 gate.close()
-                for _ in range(len(self._spec.rings) + 2):
+                for _ in range(len(self._spec.rings) + len(self._lent_rows) + 2):
                     found = self._retry(*args, **kwargs)
                     if type(found) is not Refusal:
                         return found
                     reason, ring = self._failure_of(self._retry_head)
                     if reason == "ring":
                         self._refill(ring)
+                    elif reason == "guard" and ring in self._lent_rows:
+                        if self._spec.mend is None or not self._spec.mend(ring):
+                            break
                     elif reason != "sizes" or not self._accept():
                         break
                 self._head[Head.failure.place] = self._retry_head[Head.failure.place]
@@ -233,7 +236,7 @@ class NativeEntry:
         if _references(tensor) != 1 or word_at(tensor + slot_offset(cls, spec.array_slot)) != content:
             return False
         is_alone = _references(content) == 1 and _references(array) == 1
-        untouched = (word_at(tensor + slot_offset(cls, name)) == _address(value) for name, value in spec.slot_equals)
+        untouched = (word_at(tensor + slot_offset(cls, name)) == address_of(value) for name, value in spec.slot_equals)
         return is_alone and all(untouched) and not getattr(self._rings[ring][rank], "__dict__", None)
 
     def _describe_ring_entry(self, ring: int, rank: int) -> None:
@@ -288,6 +291,8 @@ class NativeEntry:
             identities=self._keep_table(_table(Identity, identities)),
             n_ranges=len(spec.written),
             ranges=self._keep_table(_table(WrittenRange, written)),
+            n_lent=len(self._lent_rows),
+            lent=data_address(self._lent),
         )
         return np.array(head, np.int64)
 
@@ -326,7 +331,7 @@ class NativeEntry:
             owner_offset=slot_offset(behind.part_type, behind.owner),
             no_owner=id(None),
             slot_offset=slot_offset(behind.owner_type, behind.slot),
-            expected=_address(behind.expected),
+            expected=address_of(behind.expected),
         )
         address = self._keep_table(np.array(words, np.int64))
         return {"part": slot_offset(cls, behind.part), "no_part": id(None), "behind": address}
@@ -358,7 +363,7 @@ class NativeEntry:
         return ~(2 * symbol)
 
     def _slot_pairs(self, cls: type, slots: Slots) -> int:
-        pairs = (Slot(offset=slot_offset(cls, name), expected=_address(value)) for name, value in slots)
+        pairs = (Slot(offset=slot_offset(cls, name), expected=address_of(value)) for name, value in slots)
         return self._keep_table(_table(Slot, pairs))
 
     def _write_guards(self, guards: Sequence[Guard]) -> None:
@@ -367,16 +372,20 @@ class NativeEntry:
         items: list[GuardedItem] = []
         self._word_rows: dict[int, int] = {}
         self._dict_rows: dict[int, int] = {}
+        self._lent_rows = {index: k for k, index in enumerate(lent_places(guards))}
         for index, guard in enumerate(guards):
+            if isinstance(guard, LentGuard):
+                continue
             if isinstance(guard, DictGuard):
                 self._dict_rows[index] = len(items)
                 key = self._keep_name(guard.key)
-                items.append(GuardedItem(mapping=id(guard.mapping), key=key, expected=_address(guard.expected)))
+                items.append(GuardedItem(mapping=id(guard.mapping), key=key, expected=address_of(guard.expected)))
             else:
                 self._word_rows[index] = len(words)
-                expected = _expected_word(guard, guard.expected)
-                words.append(GuardedWord(address=_guarded_word(guard), expected=expected))
+                expected = expected_word(guard, guard.expected)
+                words.append(GuardedWord(address=guarded_word(guard), expected=expected))
         self._words, self._dicts = _table(GuardedWord, words), _table(GuardedItem, items)
+        self._lent = lent_table([guards[k] for k in self._lent_rows], self._spec.table_address, self._kept)
 
     def _result_pairs(self) -> Words:
         for index, ring in enumerate(self._spec.rings):
@@ -421,27 +430,6 @@ Entry = NativeEntry | PythonEntry
 def _table(record: type[Record[int]], rows: Iterable[Record[int]]) -> Words:
     """Records in a row, as memory has them."""
     return np.array(list(rows), np.int64).reshape(-1, len(record.fields))
-
-
-def _guarded_word(guard: SlotGuard | CellGuard | WordGuard) -> int:
-    """Address of the guarded word."""
-    if isinstance(guard, SlotGuard):
-        return id(guard.owner) + slot_offset(type(guard.owner), guard.slot)
-    if isinstance(guard, CellGuard):
-        return cell_content_address(guard.cell)
-    return data_address(guard.counter)
-
-
-def _expected_word(guard: Guard, expected: object) -> int:
-    """What the guarded word must be: a number, or an object's address."""
-    if isinstance(guard, WordGuard):
-        assert isinstance(expected, int)
-        return expected
-    return _address(expected)
-
-
-def _address(value: object) -> int:
-    return 0 if value is MISSING else id(value)
 
 
 def _references(address: int) -> int:

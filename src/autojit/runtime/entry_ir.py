@@ -4,9 +4,9 @@ One function serves every step: it interprets the step's descriptor, records (`e
 fills. So it is compiled once per machine, a step costs no compile time for it, and no Python address is ever in code.
 
 How to read this file: `entry_ir` writes the stages of a call in their order: the gate, then the checks (arity,
-keywords, arguments, which of them are one object, sizes, words, dictionaries, rings), then the run and its result.
-Every check that fails goes to one place, which undoes the one thing done so far (the busy word) and answers with a
-sentinel or the fallback's result.
+keywords, arguments, which of them are one object, sizes, words, dictionaries, rings, lent tensors), then the run, what
+it leaves in slots, and its result. Every check that fails goes to one place, which undoes the one thing done so far (the
+busy word) and answers with a sentinel or the fallback's result.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from autojit.runtime.entry_checks_ir import (
     RING_PICKS,
     add_checks,
 )
+from autojit.runtime.entry_lent_ir import LEAVE_LENT, LENT_HOLDS, add_lent
 from autojit.runtime.entry_records import (
     CAPSULE_POINTER_OFFSET,
     REASONS,
@@ -33,6 +34,7 @@ from autojit.runtime.entry_records import (
     GuardedWord,
     Head,
     Identity,
+    LentTensor,
     Ring,
 )
 
@@ -83,6 +85,7 @@ def entry_ir() -> str:
     """The module text."""
     module = ModuleText()
     add_checks(module)
+    add_lent(module)
     module.declarations[_DROP_REFERENCE.symbol] = _DROP_REFERENCE.declaration
     f = _Entry(module)
     _take_gate(f)
@@ -95,8 +98,10 @@ def entry_ir() -> str:
     _check_words(f)
     _check_dicts(f)
     _pick_from_rings(f)
+    _check_lent(f)
     _run(f, records, n_arguments)
     _raise_if_failed(f)
+    _leave_lent(f)
     _return_result(f)
     _refuse(f)
     f.finish()
@@ -182,6 +187,20 @@ def _pick_from_rings(f: _Entry) -> None:
     with f.loop(0, f.get(f.step, Head.n_rings), stem="ring") as k:
         is_found = f.call(RING_PICKS, f.item(Ring, rings, k))
         f.go_unless(is_found, f.failed, REASONS.index("ring"), k, need_output)
+
+
+def _check_lent(f: _Entry) -> None:
+    """Nobody holds the memory of tensors that the step has lent."""
+    lent = f.get(f.step, Head.lent)
+    with f.loop(0, f.get(f.step, Head.n_lent), stem="lent") as k:
+        f.demand(f.call(LENT_HOLDS, f.item(LentTensor, lent, k)), "lent", k)
+
+
+def _leave_lent(f: _Entry) -> None:
+    """The slots hold the step's tensors."""
+    lent = f.get(f.step, Head.lent)
+    with f.loop(0, f.get(f.step, Head.n_lent), stem="left") as k:
+        f.call(LEAVE_LENT, f.item(LentTensor, lent, k))
 
 
 def _run(f: _Entry, records: str, n_arguments: str) -> None:

@@ -46,6 +46,8 @@ class Head(Record[int]):
     identities: Pointer  # `Identity`
     n_ranges: Word
     ranges: Pointer  # `WrittenRange`, sorted and apart: memory that the step writes
+    n_lent: Word
+    lent: Pointer  # `LentTensor`
 
 
 class GateWords(Record[int]):
@@ -120,6 +122,33 @@ class GuardedItem(Record[int]):
     expected: Pointer
 
 
+class LentTensor(Record[int]):
+    """A tensor of the step in a slot of another one, whose memory readers may hold."""
+
+    slot: Pointer
+    own: Pointer
+    lent_offset: Word  # of the slot of ``own`` for the array that readers got
+    before: Word  # index into `BEFORE`
+    store: Pointer  # an entry of the pointer table, or 0
+    data: Word  # and what it must be
+    readers: Pointer  # `ReaderWords`
+
+
+class ReaderWords(Record[int]):
+    """How readers hold a lent tensor's memory."""
+
+    none: Pointer
+    tensor_type: Word
+    array_offset: Word
+    storage_offset: Word
+    storage_type: Word
+    root_offset: Word
+    weak_offset: Word  # of a storage's weak references
+    n_slots: Word
+    slots: Pointer  # `Slot`
+    attributes_offset: Word
+
+
 class WrittenRange(Record[int]):
     """Memory that the step writes: its first byte, and the byte after the last."""
 
@@ -159,7 +188,8 @@ class RingEntry(Record[int]):
 
 
 KINDS = ("object", "array", "tensor", "float", "equal_int", "int")
-REASONS = ("none", "busy", "arity", "keyword", "argument", "word", "dict", "ring", "sizes")
+REASONS = ("none", "busy", "arity", "keyword", "argument", "word", "dict", "ring", "sizes", "lent")
+BEFORE = ("own", "none", "any")
 
 TYPE_OFFSET = 8
 TUPLE_SIZE_OFFSET = 16
