@@ -48,7 +48,7 @@ from autojit.jit.kept_signatures import Forgetting, make_room
 from autojit.jit.line_by_line import CopiedArguments
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.methods import Methods, distributed, found_by_name
-from autojit.jit.native import NativeStep, why_not_native
+from autojit.jit.native import NativeStep, linked, why_not_native
 from autojit.jit.native_calls import NativeCalls
 from autojit.jit.numpy_arrays import OfNumPy
 from autojit.jit.open_numbers import OpenNumbers
@@ -381,10 +381,15 @@ class JitFunction:
             native = step.entry = NativeStep(step, leaves, epoch, slow)
             self.natives.add(native)
             others = (other for other in self._recent[mode] if other.step is not step)
-            self._recent[mode] = (native, *others)[:RECENT_LIMIT]
+            self._recent[mode] = linked(self._recent[mode], (native, *others)[:RECENT_LIMIT], self._is_alone)
         else:
             native.refresh(epoch)
         self._installed[mode] = native.call if self.rebinding is None else self.rebinding.around(native, self._as_given)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether something comes between a call and its step, so that no step hands a call on to another one."""
+        return self.rebinding is not None or self.comparison is not None
 
     def stats(self) -> dict[str, Any]:
         """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""

@@ -296,7 +296,7 @@ class NativeStep:
     def _output(self, place: int, spec: tuple[Any, Any, Any], inference: bool, spent: SpentNode | None) -> Tensor:
         """A tensor for a result."""
         shape, _, order = spec
-        made = wrap(self.step.segment.executable.allocate(place, concrete(shape, self.sizes), order))
+        made = wrap(self.step.segment.executable.allocate(place, concrete(shape, self.step.segment.sizes()), order))
         if inference:
             mark_inference(made)
         made._requires_grad, made._grad_fn = spent is not None, spent
@@ -366,6 +366,17 @@ class NativeStep:
 
 _READERS = Readers(Tensor, "_array", "_storage", Storage, "array", (*UNTOUCHED_READER, ("__weakref__", MISSING)))
 REFUSED = Refusal.SLOW
+
+
+def linked(before: Sequence[NativeStep], now: tuple[NativeStep, ...], are_alone: bool) -> tuple[NativeStep, ...]:
+    """The steps of a function that ran last: a call that is not for one of them is tried by the others, natively."""
+    able = [] if are_alone else [native.entry for native in now if not native.is_layered]
+    for native in before:
+        if native not in now:
+            native.entry.set_others(())
+    for native in now:
+        native.entry.set_others([] if native.is_layered else [entry for entry in able if entry is not native.entry])  # type: ignore[misc]
+    return now
 
 
 def _refuse(*args: object, **kwargs: object) -> Refusal:

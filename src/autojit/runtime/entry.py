@@ -9,7 +9,6 @@ Everything whose address is in a table is held by the entry, and the entry by it
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.codegen.records import Record
-from autojit.core.device_array import DeviceArray, layout_in_memory
+from autojit.core.device_array import DeviceArray
 from autojit.core.errors import ArgumentError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.sizes import is_symbolic
@@ -34,11 +33,10 @@ from autojit.runtime.entry_records import (
     Head,
     Identity,
     ResultItem,
-    Ring,
-    RingEntry,
     Slot,
     WrittenRange,
 )
+from autojit.runtime.entry_rings import EntryRings
 from autojit.runtime.entry_spec import (
     INT64_LEAST,
     INT64_MOST,
@@ -63,12 +61,9 @@ from autojit.runtime.executable import POINTER_BYTES, data_address
 from autojit.runtime.gate import GATE_WORDS, UNLESS_REENTERED
 from autojit.runtime.object_layout import (
     TYPE_OFFSET,
-    array_flags,
-    attributes_offset,
     layout_is_known,
     new_capsule,
     slot_offset,
-    word_at,
 )
 
 if TYPE_CHECKING:
@@ -77,6 +72,7 @@ if TYPE_CHECKING:
     Words = npt.NDArray[np.int64]
 
 
+MOST_OTHERS = 4
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 
 
@@ -102,17 +98,17 @@ class NativeEntry:
         self._spec = spec
         self._kept: list[Any] = [spec]
         self._expected: list[object] = [guard.expected for guard in spec.guards]
-        self._accepted = np.full(len(spec.sizes.symbols) if spec.sizes is not None else 0, -1, np.int64)
-        self._rings: list[list[Any]] = [[] for _ in spec.rings]
         self._write_guards(spec.guards)
         self._taken: set[int] = set()  # open sizes that an argument before says
         self._arguments = _table(ArgumentWords, map(self._argument_words, spec.arguments))
-        self._ring_records = np.zeros((len(spec.rings), len(Ring.fields)), np.int64)
-        self._entries = [np.zeros((ring.capacity, len(RingEntry.fields)), np.int64) for ring in spec.rings]
+        n_sizes = len(spec.sizes.symbols) if spec.sizes is not None and spec.sizes.accepts is not None else 0
+        self._rings = EntryRings(spec.rings, n_sizes)
+        self._others = np.zeros(MOST_OTHERS, np.int64)
+        self._asked: tuple[Any, ...] = ()  # keeps them
         self._results = self._result_pairs()
         self._head = self._head_words()
-        for ring in range(len(spec.rings)):
-            self._refill(ring)
+        self._rings.fill()
+        self._head[Head.others.place] = data_address(self._others)
         self._quiet_head = self._head.copy()
         self._quiet_head[Head.fallback.place] = 0
         self._retry_head = self._quiet_head.copy()
@@ -138,21 +134,16 @@ class NativeEntry:
     def refill(self, ring: int) -> None:
         """Replace the tensors of ring `ring` that are in use by fresh ones. Waits for a call that runs."""
         with self._spec.gate.held():
-            self._refill(ring)
+            self._rings.refill(ring)
 
-    def _refill(self, ring: int) -> None:
-        """`refill` by whoever has the gate."""
-        spec = self._spec.rings[ring]
-        tensors = self._rings[ring]
-        kept = [tensors[rank] for rank in range(len(tensors)) if self._is_free(ring, rank)]
-        tensors.clear()
-        tensors.extend(kept)
-        del kept
-        while len(tensors) < spec.capacity:
-            tensors.append(spec.make())
-        for rank in range(len(tensors)):
-            self._describe_ring_entry(ring, rank)
-        self._ring_records[ring, Ring.n_entries.place] = len(tensors)
+    def set_others(self, entries: Sequence[NativeEntry]) -> None:
+        """Entries that are asked, the first one first, when this one cannot run a call; what they refuse goes on."""
+        asked = tuple([entry._quiet for entry in entries[:MOST_OTHERS]])
+        self._head[Head.n_others.place] = 0
+        self._others[: len(asked)] = [id(other) for other in asked]
+        before, self._asked = self._asked, asked
+        self._head[Head.n_others.place] = len(asked)
+        del before  # not before the table names others
 
     def last_failure(self) -> tuple[str, int]:
         """Of some last refused call: a word of `entry_records.REASONS` and the index of argument, guard or ring."""
@@ -173,7 +164,7 @@ class NativeEntry:
             Reentered: the calling thread is in a call of this step.
         """
         found = self._quiet(*args, **kwargs)
-        if type(found) is not Refusal or (found is Refusal.SLOW and not len(self._accepted)):
+        if type(found) is not Refusal or (found is Refusal.SLOW and not self._rings.accepted.size):
             return found
         return self._with_gate(args, kwargs)
 
@@ -202,7 +193,7 @@ class NativeEntry:
                         return found
                     reason, ring = self._failure_of(self._retry_head)
                     if reason == "ring":
-                        self._refill(ring)
+                        self._rings.refill(ring)
                     elif reason == "guard" and ring in self._lent_rows:
                         if self._spec.mend is None or not self._spec.mend(ring):
                             break
@@ -221,38 +212,8 @@ class NativeEntry:
         values = tuple(int(n) for n in sizes.table[: len(sizes.symbols)])
         if not sizes.accepts(values):
             return False
-        for rank, ring in enumerate(self._spec.rings):
-            if ring.is_open:
-                self._rings[rank].clear()
-                self._refill(rank)
-        self._accepted[:] = values
+        self._rings.accept(values)
         return True
-
-    def _is_free(self, ring: int, rank: int) -> bool:
-        """Whether only the ring holds the tensor and only the tensor its array, as the native code sees it."""
-        spec = self._spec.rings[ring]
-        cls = type(self._rings[ring][rank])
-        tensor, content, array = (int(word) for word in self._entries[ring][rank][:3])
-        if _references(tensor) != 1 or word_at(tensor + slot_offset(cls, spec.array_slot)) != content:
-            return False
-        is_alone = _references(content) == 1 and _references(array) == 1
-        untouched = (word_at(tensor + slot_offset(cls, name)) == address_of(value) for name, value in spec.slot_equals)
-        return is_alone and all(untouched) and not getattr(self._rings[ring][rank], "__dict__", None)
-
-    def _describe_ring_entry(self, ring: int, rank: int) -> None:
-        tensor = self._rings[ring][rank]
-        content = getattr(tensor, self._spec.rings[ring].array_slot)
-        array = layout_in_memory(content)
-        cls: type = type(tensor)
-        attributes = id(tensor.__dict__) if attributes_offset(cls) else 0
-        self._entries[ring][rank] = RingEntry(
-            tensor=id(tensor),
-            content=id(content),
-            array=id(array),
-            data=data_address(array),
-            flags=array_flags(array),
-            attributes=attributes,
-        )
 
     def _head_words(self) -> Words:
         spec = self._spec
@@ -269,7 +230,7 @@ class NativeEntry:
             n_dicts=len(self._dict_rows),
             dicts=data_address(self._dicts),
             n_rings=len(spec.rings),
-            rings=data_address(self._ring_records),
+            rings=data_address(self._rings.records),
             step=spec.step_address,
             table=spec.table_address,
             releases_gil=int(spec.releases_gil),
@@ -284,9 +245,10 @@ class NativeEntry:
             int_type=id(int),
             error=spec.error_address or self._keep_table(np.zeros(1, np.int64)),
             raiser=self._keep_object(spec.on_error),
-            n_sizes=len(self._accepted) if spec.sizes is not None and spec.sizes.accepts is not None else 0,
+            n_sizes=self._rings.accepted.shape[1],
             sizes=0 if spec.sizes is None else data_address(spec.sizes.table),
-            accepted=data_address(self._accepted),
+            accepted=data_address(self._rings.accepted),
+            sets=data_address(self._rings.sets),
             n_identities=len(spec.identities),
             identities=self._keep_table(_table(Identity, identities)),
             n_ranges=len(spec.written),
@@ -388,16 +350,8 @@ class NativeEntry:
         self._lent = lent_table([guards[k] for k in self._lent_rows], self._spec.table_address, self._kept)
 
     def _result_pairs(self) -> Words:
-        for index, ring in enumerate(self._spec.rings):
-            cls: type = type(ring.make())
-            self._ring_records[index] = Ring(
-                entries=data_address(self._entries[index]),
-                store=self._table_entry(ring.table_index),
-                offset=slot_offset(cls, ring.array_slot),
-                n_slots=len(ring.slot_equals),
-                slots=self._slot_pairs(cls, ring.slot_equals),
-                attributes_offset=attributes_offset(cls),
-            )
+        for ring, one in enumerate(self._spec.rings):
+            self._rings.describe(ring, self._table_entry(one.table_index), self._slot_pairs)
         return _table(
             ResultItem,
             (
@@ -430,7 +384,3 @@ Entry = NativeEntry | PythonEntry
 def _table(record: type[Record[int]], rows: Iterable[Record[int]]) -> Words:
     """Records in a row, as memory has them."""
     return np.array(list(rows), np.int64).reshape(-1, len(record.fields))
-
-
-def _references(address: int) -> int:
-    return ctypes.c_uint32.from_address(address).value

@@ -20,6 +20,7 @@ from autojit.runtime.entry_records import (
     FLOAT_VALUE_OFFSET,
     KINDS,
     TYPE_OFFSET,
+    AcceptedSets,
     ArgumentWords,
     BehindWords,
     Head,
@@ -31,7 +32,8 @@ from autojit.runtime.entry_records import (
 )
 
 ARGUMENT_HOLDS = Signature("argument_holds", "ptr object, ptr record, ptr head", "i1")
-RING_PICKS = Signature("ring_picks", "ptr ring", "i1")
+RING_PICKS = Signature("ring_picks", "ptr ring, ptr sets", "i1")
+SIZES_ACCEPTED = Signature("sizes_accepted", "ptr head", "i1")
 RESULT_ITEM = Signature("result_item", "ptr head, i64 index", "ptr")
 EACH_HELD = Signature("each_held", "ptr records, i64 count, ptr change")
 COUNT_REFERENCE = Signature("Py_IncRef", "ptr object")
@@ -54,6 +56,7 @@ def add_checks(module: ModuleText) -> None:
     NativeFunction.define(module, _ARRAY_HOLDS, _write_array_holds, linkage="internal", attributes=INLINED)
     NativeFunction.define(module, _INT_VALUE, _write_int_value, linkage="internal")
     NativeFunction.define(module, ARGUMENT_HOLDS, _write_argument_holds, linkage="internal", attributes=INLINED)
+    NativeFunction.define(module, SIZES_ACCEPTED, _write_sizes_accepted, linkage="internal")
     NativeFunction.define(module, RING_PICKS, _write_ring_picks, linkage="internal", attributes=INLINED)
     NativeFunction.define(module, RESULT_ITEM, _write_result_item, linkage="internal", attributes=INLINED)
     NativeFunction.define(module, EACH_HELD, _write_each_held, linkage="internal")
@@ -246,10 +249,29 @@ def _take_int(f: NativeFunction, kind: str, number: str, in_range: Junction) -> 
     f.go(in_range)
 
 
+def _write_sizes_accepted(f: NativeFunction) -> None:
+    """Whether the open sizes have values that Python has accepted; says in which row they are."""
+    (head,) = f.parameters
+    count = f.get(head, Head.n_sizes)
+    f.return_when(f.is_zero(count), YES)
+    values, rows, sets = f.get(head, Head.sizes), f.get(head, Head.accepted), f.get(head, Head.sets)
+    with f.loop(0, f.get(sets, AcceptedSets.n_rows), stem="row") as k:
+        other = f.junction(stem="other")
+        row = f.element(rows, "i64", f.mul(k, count))
+        with f.loop(0, count, stem="size") as size:
+            have, want = (f.load("i64", f.element(words, "i64", size)) for words in (values, row))
+            f.go_unless(f.test("eq", have, want), other)
+        f.put(sets, AcceptedSets.present, k)
+        f.ret(YES)
+        f.begin(other)
+    f.ret(NO)
+
+
 def _write_ring_picks(f: NativeFunction) -> None:
     """Pick a tensor that only its ring owns; no when there is none."""
-    (ring,) = f.parameters
+    ring, sets = f.parameters
     count, entries, offset = (f.get(ring, word) for word in (Ring.n_entries, Ring.entries, Ring.offset))
+    entries = f.at(entries, f.mul(f.get(sets, AcceptedSets.present), f.get(ring, Ring.stride)))
     with f.loop(0, count) as k:
         taken = f.junction(stem="taken")
         entry = f.item(RingEntry, entries, k)

@@ -80,6 +80,9 @@ class PythonEntry:
         """See `entry.NativeEntry.set_expected`."""
         self._expected[guard] = expected
 
+    def set_others(self, entries: Sequence[PythonEntry]) -> None:
+        """See `entry.NativeEntry.set_others`; the fallback asks them."""
+
     def refill(self, ring: int) -> None:
         """See `entry.NativeEntry.refill`; nothing to do here."""
 

@@ -41,13 +41,16 @@ class Head(Record[int]):
     raiser: Pointer  # callable that raises what it met
     n_sizes: Word  # open sizes whose values Python must have accepted
     sizes: Pointer  # the open sizes' values, which the arguments' checks fill in
-    accepted: Pointer  # the values that were accepted last
+    accepted: Pointer  # rows of values that were accepted
+    sets: Pointer  # `AcceptedSets`
     n_identities: Word
     identities: Pointer  # `Identity`
     n_ranges: Word
     ranges: Pointer  # `WrittenRange`, sorted and apart: memory that the step writes
     n_lent: Word
     lent: Pointer  # `LentTensor`
+    n_others: Word = field(default=0)  # steps that are asked before the fallback
+    others: Pointer = field(default=0)  # their callables, which answer with a sentinel when they refuse
 
 
 class GateWords(Record[int]):
@@ -55,6 +58,13 @@ class GateWords(Record[int]):
 
     running: Word  # the thread of the native call, 0: none
     reserved: Word  # 1 while Python has the gate or waits for it
+
+
+class AcceptedSets(Record[int]):
+    """Values of the open sizes for which rings have tensors."""
+
+    n_rows: Word
+    present: Word  # out: the row of this call
 
 
 class ArgumentWords(Record[int]):
@@ -168,6 +178,7 @@ class Ring(Record[int]):
 
     n_entries: Word = field(default=0)
     entries: Pointer  # `RingEntry`
+    stride: Word  # bytes from the entries for one row of accepted sizes to those for the next
     store: Pointer  # where the data pointer is put
     offset: Word  # of the tensor's array slot
     n_slots: Word

@@ -9,17 +9,25 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from functools import cache
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.runtime.object_layout import layout_is_known
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import StepGradient, Tensor, alias, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+@cache
+def _counts_are_known() -> bool:
+    from autojit.runtime.object_layout import layout_is_known  # the native half, which importing autojit does without
+
+    return layout_is_known()
+
 
 _IN_SLOT = 2  # references to an object in one slot, when they are counted
 UNTOUCHED_READER = (
@@ -31,7 +39,7 @@ UNTOUCHED_READER = (
 
 def is_lent(own: StepGradient) -> bool:
     """Whether somebody may hold the memory of a step's gradient, or a leaf's slot shows it to readers."""
-    return own.reader is not None and not (layout_is_known() and getrefcount(own.reader) == _IN_SLOT)
+    return own.reader is not None and not (_counts_are_known() and getrefcount(own.reader) == _IN_SLOT)
 
 
 def step_gradient(array: NDArray[Any]) -> StepGradient:
@@ -73,7 +81,7 @@ def taken_back(leaf: Tensor, own: StepGradient) -> bool:
     made = leaf._grad
     if made is own:
         return True
-    if own.reader is None or type(made) is not Tensor or made._array is not own.reader or not layout_is_known():
+    if own.reader is None or type(made) is not Tensor or made._array is not own.reader or not _counts_are_known():
         return False
     storage = made._storage
     is_alone = getrefcount(made) == _IN_SLOT + 1 and getrefcount(own.reader) == _IN_SLOT + 1 + (storage is not None)
