@@ -372,6 +372,8 @@ class JitFunction:
         mode = self._mode()
         if state.anomaly or state.autocast is not None:
             return  # its steps are looked for in ``_slow``
+        if step.call is not None and step.calls < 2:
+            return  # the code of its op is at hand; the step's own is compiled for those who call it again
         if why_not_native(step) is not None or step.capture.modes_left is not None:
             self._installed[mode] = None
             return

@@ -23,6 +23,7 @@ from autojit.jit.guards import Guard, stand_ins
 from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.native_arguments import arguments_of, identities_of
 from autojit.jit.pytree import flatten
+from autojit.jit.recorded_results import RecordedResults, can_be_recorded
 from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import GradResult
 from autojit.jit.versions import count_calls
@@ -80,14 +81,15 @@ class NativeStep:
         self.views = self._view_positions(leaves)
         self.strided = capture.strided
         self.replaced = [g for g in step.effects.gradients.all if not g.is_stable and g.lent_before is None]
+        self.recorded = RecordedResults(step) if step.call is not None else None
         has_own = self.is_nested or self.listed or self.views or self.replaced or self.strided or self.firsts
         is_exact, is_plain = step.trace.asks_exact, step.results.is_plain
-        self.is_layered = bool(has_own or step.twins or is_exact or not is_plain or config.check)
+        self.is_layered = bool(has_own or self.recorded or step.twins or is_exact or not is_plain or config.check)
         self.guard_places: dict[int, int] = {}
         self.grad_places: dict[int, GradResult] = {}
         self._made_for = int(step.segment.bindings[0]), int(capture.following.count[0])
         self.word_places: dict[int, tuple[int, int]] = {}  # place -> guard, which of its words
-        self.sizes: dict[str, int] = {}  # the values of open sizes that were asked about last
+        self.sizes = capture.sizes_of(leaves)  # the values of open sizes for which results are made next
         with step.segment.gate.held():
             self.entry: Entry = make_entry(self._spec(_refuse if self.is_layered else slow))
         self.call: Callable[..., Any] = self._layered if self.is_layered else self.entry.call
@@ -146,7 +148,11 @@ class NativeStep:
         if found is REFUSED:
             return self.slow(*args, **kwargs)
         results, capture = self.step.results, self.step.capture
-        return found if results.is_plain else results.package(found, leaves, capture.sizes_of(leaves), (args, kwargs))
+        if self.recorded is not None:
+            found = self.recorded.of(found, leaves)
+        elif results.is_plain:
+            return found
+        return results.package(found, leaves, capture.sizes_of(leaves), (args, kwargs))
 
     def _packed(self, leaves: list[Any]) -> list[Any] | None:
         """The arguments with copies in row-major order of those for whose order the step was captured; None where one
@@ -281,7 +287,6 @@ class NativeStep:
         executable = self.step.segment.executable
         if not executable.symbols:
             return None
-        self.sizes = self.step.segment.sizes()
         is_asked = has_open_results or bool(self.step.trace.size_guards)
         return EntrySizes(executable.symbols, executable.sizes_table, self._accepts if is_asked else None)
 
@@ -293,10 +298,15 @@ class NativeStep:
         self.sizes = sizes
         return True
 
+    def _present_sizes(self) -> dict[str, int]:
+        """The values of open sizes in the call that goes on; before the first one, those of the call before."""
+        found = self.step.segment.sizes()
+        return found if all(n >= 0 for n in found.values()) else self.sizes
+
     def _output(self, place: int, spec: tuple[Any, Any, Any], inference: bool, spent: SpentNode | None) -> Tensor:
         """A tensor for a result."""
         shape, _, order = spec
-        made = wrap(self.step.segment.executable.allocate(place, concrete(shape, self.step.segment.sizes()), order))
+        made = wrap(self.step.segment.executable.allocate(place, concrete(shape, self._present_sizes()), order))
         if inference:
             mark_inference(made)
         made._requires_grad, made._grad_fn = spent is not None, spent
@@ -304,7 +314,7 @@ class NativeStep:
 
     def _results(self) -> tuple[tuple[Output | Constant, ...], bool]:
         results = self.step.results
-        if results.is_plain:
+        if results.is_plain and self.recorded is None:
             items = tuple(Constant(p.what) if p.kind == "constant" else Output(p.index) for p in results.places)
             return items, results.tree.kind is not None
         if not results.values:
@@ -403,7 +413,10 @@ def _counts_results(step: CompiledStep) -> bool:
 
 _NEEDS_PYTHON: tuple[tuple[str, Callable[[CompiledStep], object]], ...] = (
     ("Python decides between its parts", lambda step: not step.is_whole),
-    ("its results can be differentiated by the caller", lambda step: step.is_differentiable),
+    (
+        "its results can be differentiated by the caller, and it changes tensors or is several ops",
+        lambda step: step.is_differentiable and not can_be_recorded(step),
+    ),
     ("it replaces tensors, gradients or histories that the caller sees", lambda step: not step.effects.is_plain),
     ("it asks for gradients that histories outside may lead to", lambda step: step.effects.asked.passes),
     ("it asks for attributes of arguments", lambda step: step.trace.asks_attributes),
