@@ -198,14 +198,6 @@ def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
         _follow_base(result)
 
 
-def record_made(op: Op, operands: Sequence[Tensor], results: list[Tensor]) -> None:
-    """Record what ``apply`` records of results that somebody else has computed; gradients are on."""
-    if op.n_outputs == 1:
-        _record_one(op, operands, results[0])
-    else:
-        _finish_many(op, operands, results)
-
-
 def _follow_base(result: Tensor) -> None:
     """A view's history was recorded from its base's as it is now."""
     view = result._view

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.dispatch.dispatch import record_made
+from autojit.history.recording import record, wants_any
 from autojit.jit.lasting_histories import make_lasting
 from autojit.tensor.state import grad_mode
-from autojit.tensor.tensor import Tensor, wrap
+from autojit.tensor.tensor import Tensor, made_in_inference, wrap
 
 if TYPE_CHECKING:
     from autojit.jit.step import CompiledStep
@@ -55,7 +55,8 @@ class RecordedResults:
             operands.append(t if is_read else wrap(t._array))  # results do not depend on it: its history may be gone
         operands += [entry.root_owner() for entry in self.call.entries]
         with grad_mode(True):  # of the body, whatever the caller's is
-            record_made(self.op, operands, [made[k] for k in self.places])
+            if wants_any(operands) and not all(map(made_in_inference, operands)):
+                record(self.op, operands, [made[k] for k in self.places])
         if self.call.is_lasting:
             make_lasting(made)
         for k in range(self.count):
