@@ -249,13 +249,14 @@ class NativeStep:
         executable = step.segment.executable
         orders = step.results.orders
         specs = [(v.type.shape, v.type.dtype.numpy, o) for v, o in zip(step.results.values, orders, strict=True)]
+        self._has_open_shape = [is_open(spec[0]) for spec in specs]
         inference, spent = step.results.made_in_inference, step.results.spent
         rings = tuple(
             OutputRing(
                 lambda spec=spec, k=k: self._output(k, spec, k in inference, spent.get(k)),  # type: ignore[misc]
                 executable.n_inputs + k,
                 slot_equals=(("_requires_grad", k in spent), ("_grad_fn", spent.get(k)), *_UNTOUCHED),
-                is_open=is_open(spec[0]),
+                is_open=self._has_open_shape[k],
             )
             for k, spec in enumerate(specs)
         )
@@ -306,7 +307,8 @@ class NativeStep:
     def _output(self, place: int, spec: tuple[Any, Any, Any], inference: bool, spent: SpentNode | None) -> Tensor:
         """A tensor for a result."""
         shape, _, order = spec
-        made = wrap(self.step.segment.executable.allocate(place, concrete(shape, self._present_sizes()), order))
+        shape = concrete(shape, self._present_sizes()) if self._has_open_shape[place] else shape
+        made = wrap(self.step.segment.executable.allocate(place, shape, order))
         if inference:
             mark_inference(made)
         made._requires_grad, made._grad_fn = spent is not None, spent

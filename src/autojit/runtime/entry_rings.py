@@ -7,6 +7,7 @@ that take turns find theirs without Python. Native code finds the row by the val
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     Words = npt.NDArray[np.int64]
 
 MOST_SETS = 4  # values of open sizes for which rings keep tensors
+MOST_TENSORS = 64  # of a ring whose results the caller keeps
+MOST_GROWN_BYTES = 1 << 16  # by its tensors
 MOST_KEPT_BYTES = 1 << 24  # by the tensors of rings with open sizes; more than that only for the present values
 
 
@@ -67,15 +70,31 @@ class EntryRings:
         """Replace the tensors of a ring that are in use by fresh ones, for the present sizes."""
         spec = self.rings[ring]
         tensors = self._tensors(ring)
+        tensors_before = len(tensors)
         kept = [tensors[rank] for rank in range(len(tensors)) if self._is_free(ring, rank)]
         tensors.clear()
         tensors.extend(kept)
+        if not kept and tensors_before == self._capacity(ring):
+            self._grow(ring)
         del kept
-        while len(tensors) < spec.capacity:
+        while len(tensors) < self._capacity(ring):
             tensors.append(spec.make())
         for rank in range(len(tensors)):
             self._describe_entry(ring, rank)
         self.records[ring, Ring.n_entries.place] = len(tensors)
+
+    def _capacity(self, ring: int) -> int:
+        return self._entries[ring].shape[1]
+
+    def _grow(self, ring: int) -> None:
+        """Make room for more tensors, where the caller keeps what it gets: a list of losses."""
+        spec, before = self.rings[ring], self._entries[ring]
+        size_bytes = _size_bytes(spec.make(), spec)
+        if spec.is_open or 2 * before.shape[1] > MOST_TENSORS or 2 * before.shape[1] * size_bytes > MOST_GROWN_BYTES:
+            return
+        self._entries[ring] = np.zeros((before.shape[0], 2 * before.shape[1], before.shape[2]), np.int64)
+        self.records[ring, Ring.n_entries.place] = 0
+        self.records[ring, Ring.entries.place] = data_address(self._entries[ring])
 
     def accept(self, values: tuple[int, ...]) -> None:
         """From now on these values of the open sizes are welcome, too: rings get tensors for them."""
@@ -113,6 +132,8 @@ class EntryRings:
         """Whether only the ring holds the tensor and only the tensor its array, as the native code sees it."""
         spec = self.rings[ring]
         held = self._tensors(ring)
+        if sys.getrefcount(held[rank]) > 2:  # the list and the argument; most are in use where a ring is filled up
+            return False
         cls = type(held[rank])
         tensor, content, array = (int(word) for word in self._entries[ring][self._row(ring), rank][:3])
         if _references(tensor) != 1 or word_at(tensor + slot_offset(cls, spec.array_slot)) != content:
