@@ -56,6 +56,7 @@ from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
 from autojit.jit.overlaps import told_apart
 from autojit.jit.pytree import Args, Kwargs
+from autojit.jit.recorded_results import has_code
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
@@ -372,8 +373,8 @@ class JitFunction:
         mode = self._mode()
         if state.anomaly or state.autocast is not None:
             return  # its steps are looked for in ``_slow``
-        if step.call is not None and step.calls < 2:
-            return  # the code of its op is at hand; the step's own is compiled for those who call it again
+        if not has_code(step):
+            return
         if why_not_native(step) is not None or step.capture.modes_left is not None:
             self._installed[mode] = None
             return

@@ -32,6 +32,18 @@ def can_be_recorded(step: CompiledStep) -> bool:
     return op.layouts is None and not op.extra and not any(step.results.orders) and not step.results.made_in_inference
 
 
+def has_code(step: CompiledStep) -> bool:
+    """Whether native code of a step is at hand: if its op was compiled first, it is bound to the state's memory for
+    those who call the step again.
+    """
+    if step.call is None:
+        return True
+    if step.calls > 1 and can_be_recorded(step):
+        op = step.call.stages[0].op
+        step.segment.adopt(op.compiled, op.graph)
+    return step.calls > 1
+
+
 class RecordedResults:
     """What a step's native results become: tensors with the history that the step's op leaves."""
 
