@@ -371,10 +371,8 @@ class JitFunction:
 
     def _install(self, step: CompiledStep, leaves: list[Any], epoch: int) -> None:
         mode = self._mode()
-        if state.anomaly or state.autocast is not None:
+        if state.anomaly or state.autocast is not None or not has_code(step):
             return  # its steps are looked for in ``_slow``
-        if not has_code(step):
-            return
         if why_not_native(step) is not None or step.capture.modes_left is not None:
             self._installed[mode] = None
             return

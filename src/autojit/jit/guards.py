@@ -100,8 +100,8 @@ class Guard:
         held = self._held
         if held and all(int(word[0]) == value for word, value in held):
             return True  # what the words stand for has not been written since
-        if not isinstance(self.native, WordsGuard):
-            return self.takes(self.read())
+        if self._may_have_stand_in or not isinstance(self.native, WordsGuard):
+            return self.takes(self.read())  # of what it holds may change what no word tells
         words = self.native.words()  # before the value, which may change meanwhile
         is_as_before = self.takes(self.read())
         self._held = tuple((word.counter, word.expected) for word in words) if is_as_before else ()
