@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from autojit.codegen.cpu.convolutions.kernel import print_convolution
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelText
+from autojit.codegen.cpu.structured.cholesky import print_cholesky
 from autojit.codegen.cpu.structured.concatenation import print_concatenation
 from autojit.codegen.cpu.structured.integer_product import print_matmul
 from autojit.codegen.cpu.structured.positions import print_extent, print_positions
@@ -17,13 +18,16 @@ from autojit.codegen.cpu.structured.scan import print_scan
 from autojit.codegen.cpu.structured.scatter import print_scatter
 from autojit.codegen.cpu.structured.search import print_search
 from autojit.codegen.cpu.structured.sort import print_row_order, print_sort
+from autojit.codegen.cpu.structured.triangular_solve import print_triangular_solve
 from autojit.codegen.kernel_function import WritesKernel
 from autojit.codegen.target import HostTarget
 from autojit.ir.graph import Node
 from autojit.ir.op import Op
 from autojit.ops.convolution import Trilinear
 from autojit.ops.counted_positions import Extent, Positions
+from autojit.ops.definiteness import FirstBadMinor
 from autojit.ops.joining import Concatenate
+from autojit.ops.linalg import Cholesky, TriangularSolve
 from autojit.ops.matmul import Matmul
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import Scattering
@@ -63,11 +67,13 @@ def _print_constant(node: Node) -> KernelText:
 
 
 PRINTERS: dict[type[Op], Printer] = {
+    Cholesky: print_cholesky,
     Constant: _for_any(_print_constant),
     Concatenate: _for_any(print_concatenation),
     Cumulative: _for_any(print_scan),
     CumulativeExtreme: _for_any(print_scan),
     Extent: _for_any(print_extent),
+    FirstBadMinor: print_cholesky,
     LinearRecurrence: _for_any(print_scan),
     Matmul: _for_any(print_matmul),
     Positions: _for_any(print_positions),
@@ -75,6 +81,7 @@ PRINTERS: dict[type[Op], Printer] = {
     Scattering: _for_any(print_scatter),
     Searchsorted: _for_any(print_search),
     Sort: _for_any(print_sort),
+    TriangularSolve: print_triangular_solve,
     Trilinear: print_convolution,
 }
 """By class of op; one that writes its own kernel says so by its method (`WritesKernel`)."""
