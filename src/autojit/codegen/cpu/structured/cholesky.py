@@ -82,8 +82,8 @@ class _Cholesky(MatrixKernel):
                 half = self.binary("fmul", self.binary("fadd", x, y, kind), factor, kind)
                 self.store_vector(self.square, half, self.number_at(self.matrix, self.add(i, k), j))
         if self.rows is not n:
-            with self.loop(n, self.rows, stem="beyond") as k:
-                self.set_cell(self.matrix, k, k, self.constant(-1))
+            with self.loop(n, self.rows, stem="beyond") as at:
+                self.set_cell(self.matrix, at, at, self.constant(-1))
 
     def _subtract_known(self, first: str, k: str, rows: str) -> None:
         """From some rows, the products of those between another and them."""
@@ -123,7 +123,7 @@ class _Cholesky(MatrixKernel):
         n, kind = self.n, self.square.text
         extents, zero = (n, n), "zeroinitializer"
         with self.squares(n, n) as (i, j):
-            is_below, is_diagonal = self.test("slt", j, i), self.test("eq", j, i)
+            is_below = self.test("slt", j, i)
             with self.when(self.test("sgt", j, i)):
                 self.store_square(result, extents, i, j, [zero] * self.square.lanes)
             with self.otherwise():

@@ -18,6 +18,14 @@ from autojit.codegen.cpu.structured.scan import print_scan
 from autojit.codegen.cpu.structured.scatter import print_scatter
 from autojit.codegen.cpu.structured.search import print_search
 from autojit.codegen.cpu.structured.sort import print_row_order, print_sort
+from autojit.codegen.cpu.structured.systems import (
+    print_determinant,
+    print_log_determinant,
+    print_lu_pivots,
+    print_lu_square,
+    print_pivot_order,
+    print_solve,
+)
 from autojit.codegen.cpu.structured.triangular_solve import print_triangular_solve
 from autojit.codegen.kernel_function import WritesKernel
 from autojit.codegen.target import HostTarget
@@ -27,12 +35,13 @@ from autojit.ops.convolution import Trilinear
 from autojit.ops.counted_positions import Extent, Positions
 from autojit.ops.definiteness import FirstBadMinor
 from autojit.ops.joining import Concatenate
-from autojit.ops.linalg import Cholesky, TriangularSolve
+from autojit.ops.linalg import Cholesky, Det, Inv, Slogdet, Solve, TriangularSolve
 from autojit.ops.matmul import Matmul
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import Scattering
 from autojit.ops.sorting import RowOrder, Searchsorted, Sort
 from autojit.ops.sources import Constant
+from autojit.ops.triangular_factors import LuPivots, LuSquare, PivotOrder
 
 Printer = Callable[[Node, HostTarget], KernelText | None]
 
@@ -72,14 +81,21 @@ PRINTERS: dict[type[Op], Printer] = {
     Concatenate: _for_any(print_concatenation),
     Cumulative: _for_any(print_scan),
     CumulativeExtreme: _for_any(print_scan),
+    Det: print_determinant,
     Extent: _for_any(print_extent),
     FirstBadMinor: print_cholesky,
+    Inv: print_solve,
     LinearRecurrence: _for_any(print_scan),
+    LuPivots: print_lu_pivots,
+    LuSquare: print_lu_square,
     Matmul: _for_any(print_matmul),
+    PivotOrder: _for_any(print_pivot_order),
     Positions: _for_any(print_positions),
     RowOrder: _for_any(print_row_order),
     Scattering: _for_any(print_scatter),
     Searchsorted: _for_any(print_search),
+    Slogdet: print_log_determinant,
+    Solve: print_solve,
     Sort: _for_any(print_sort),
     TriangularSolve: print_triangular_solve,
     Trilinear: print_convolution,

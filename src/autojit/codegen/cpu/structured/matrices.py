@@ -1,11 +1,11 @@
 """Kernels that factorise matrices or solve with them: a thread has a matrix, most of its work is in matrix products.
 
 Blocks of ``SIDE`` rows are updated by one product with all that is known (left-looking), then substituted column by
-column: a column's ``SIDE`` elements are in registers, and a vector has as many columns as lanes. So that products, which
-only add, can subtract, what is not finished yet is kept *negated*; negation is exact, so no bit depends on it.
+column: a column's ``SIDE`` elements are in registers, and a vector has as many columns as lanes. So that products,
+which only add, can subtract, what is not finished yet is kept *negated*; negation is exact, so no bit depends on it.
 
-The products are those of `products.gemm`, which the kernel is told the address of. Their bits, and so all others, depend
-on shapes alone.
+The products are those of `products.gemm`, which the kernel is told the address of. Their bits, and so all others,
+depend on shapes alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from autojit.codegen.function_text import Operand
 from autojit.codegen.module_text import Signature
 from autojit.codegen.scalar import Scalar
 from autojit.codegen.target import HostTarget
-from autojit.core.dtypes import DType, float32, float64, int32
+from autojit.core.dtypes import float32, float64, int32
 from autojit.core.sizes import is_symbolic
 from autojit.ir.graph import Node
 
