@@ -34,6 +34,7 @@ from autojit.codegen.lowered import (
     Count,
     Entry,
     ErrorWords,
+    ForeignAddress,
     Immediate,
     LoweredStep,
     LowerInner,
@@ -305,6 +306,7 @@ class _Lowering:
         if found.product is not None:
             self.gemms.add(found.product.short)
             arguments = (*arguments, ProductAddress(found.product))
+        arguments = (*arguments, *map(ForeignAddress, found.foreign))
         lookups = [kernel.node] * len(kernel.operands) if counted is None else ()
         arguments = (*arguments, *self._last_arguments(found, kernel, lookups))
         self.entries.append(Entry(found.text, "kernel", arguments, found.chunks, found.estimate_ns, name))

@@ -13,6 +13,7 @@ from autojit.codegen.cpu.kernel_text import CpuKernel, KernelText
 from autojit.codegen.cpu.structured.cholesky import print_cholesky
 from autojit.codegen.cpu.structured.concatenation import print_concatenation
 from autojit.codegen.cpu.structured.integer_product import print_matmul
+from autojit.codegen.cpu.structured.lapack import print_eigh, print_qr, print_svd
 from autojit.codegen.cpu.structured.positions import print_extent, print_positions
 from autojit.codegen.cpu.structured.scan import print_scan
 from autojit.codegen.cpu.structured.scatter import print_scatter
@@ -33,10 +34,12 @@ from autojit.ir.graph import Node
 from autojit.ir.op import Op
 from autojit.ops.convolution import Trilinear
 from autojit.ops.counted_positions import Extent, Positions
+from autojit.ops.decompositions import Eigh, Qr, Svd
 from autojit.ops.definiteness import FirstBadMinor
 from autojit.ops.joining import Concatenate
 from autojit.ops.linalg import Cholesky, Det, Inv, Slogdet, Solve, TriangularSolve
 from autojit.ops.matmul import Matmul
+from autojit.ops.reflections import Geqrf
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import Scattering
 from autojit.ops.sorting import RowOrder, Searchsorted, Sort
@@ -82,8 +85,10 @@ PRINTERS: dict[type[Op], Printer] = {
     Cumulative: _for_any(print_scan),
     CumulativeExtreme: _for_any(print_scan),
     Det: print_determinant,
+    Eigh: print_eigh,
     Extent: _for_any(print_extent),
     FirstBadMinor: print_cholesky,
+    Geqrf: print_qr,
     Inv: print_solve,
     LinearRecurrence: _for_any(print_scan),
     LuPivots: print_lu_pivots,
@@ -91,12 +96,14 @@ PRINTERS: dict[type[Op], Printer] = {
     Matmul: _for_any(print_matmul),
     PivotOrder: _for_any(print_pivot_order),
     Positions: _for_any(print_positions),
+    Qr: print_qr,
     RowOrder: _for_any(print_row_order),
     Scattering: _for_any(print_scatter),
     Searchsorted: _for_any(print_search),
     Slogdet: print_log_determinant,
     Solve: print_solve,
     Sort: _for_any(print_sort),
+    Svd: print_svd,
     TriangularSolve: print_triangular_solve,
     Trilinear: print_convolution,
 }
