@@ -34,10 +34,12 @@ from autojit.codegen.lowered import (
     Count,
     Entry,
     ErrorWords,
+    ForeignAddress,
     Immediate,
     LoweredStep,
     LowerInner,
     Offset,
+    ProductAddress,
     Recount,
     Reporter,
     Scratch,
@@ -301,6 +303,10 @@ class _Lowering:
             arguments = (*arguments, Count(counted))
         if found.scratch_bytes:
             arguments = (*arguments, Scratch(found.scratch_bytes, per_worker=True))
+        if found.product is not None:
+            self.gemms.add(found.product.short)
+            arguments = (*arguments, ProductAddress(found.product))
+        arguments = (*arguments, *map(ForeignAddress, found.foreign))
         lookups = [kernel.node] * len(kernel.operands) if counted is None else ()
         arguments = (*arguments, *self._last_arguments(found, kernel, lookups))
         self.entries.append(Entry(found.text, "kernel", arguments, found.chunks, found.estimate_ns, name))
