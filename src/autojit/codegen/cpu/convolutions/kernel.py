@@ -21,6 +21,9 @@ from itertools import product
 from math import prod
 
 from autojit.codegen.cpu.chunks import wanted_chunks
+from autojit.codegen.cpu.convolutions.filtered import FilteredPrinter
+from autojit.codegen.cpu.convolutions.filtered_plan import is_worth_filtering, window_of
+from autojit.codegen.cpu.convolutions.filtered_weight import FilteredWeightPrinter
 from autojit.codegen.cpu.convolutions.layout import Layout, Phase, forward_layout, transposed_layout
 from autojit.codegen.cpu.convolutions.packing import (
     VECTOR_BYTES,
@@ -74,7 +77,12 @@ def print_convolution(node: Node, target: HostTarget) -> KernelText:
     names = dict.fromkeys(name for n in (*fixed, *(grids if many_taps else ())) for name in expression_of(n).symbols())
     if names:
         raise SpecializeSize(tuple(names), f"{node.op.name} takes only its batch and its grids as they come")
-    if isinstance(node.op, ConvolutionWeight):
+    by_weight, window = isinstance(node.op, ConvolutionWeight), window_of(node)
+    if window is not None and is_worth_filtering(window, by_weight=by_weight):
+        if by_weight:
+            return FilteredWeightPrinter(window, target).print()
+        return FilteredPrinter(window, isinstance(node.op, ConvolutionInput), target).print()
+    if by_weight:
         return print_convolution_weight(node, target)
     return _Printer(node, Registers.of(target)).print()
 
