@@ -83,7 +83,7 @@ class FilteredPrinter:
         self.seen_places = Places("seen", *forms)
         self.made_places = Places("made", lanes, window.result, window.made, window.made, (0, 0), self.blocks)
         self.keeps = self.step_blocks == 1 or self.step_blocks * self.weights.size_bytes <= KEPT_BYTES
-        self.module = VectorModule()
+        self.module = VectorModule(is_written_out=True)
         self._plan_units()
         self._plan_scratch()
 

@@ -60,7 +60,7 @@ class FilteredWeightPrinter:
         forms = (lanes, window.image, window.seen, window.made, window.padding, self.blocks)
         self.seen_places = Places("seen", *forms)
         self.made_places = Places("made", lanes, window.result, window.made, window.made, (0, 0), self.blocks)
-        self.module = VectorModule()
+        self.module = VectorModule(is_written_out=True)
         self._plan_units()
         self._plan_scratch()
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
-from autojit.codegen.cpu.convolutions.minimal_filtering import Matrix
+from autojit.codegen.cpu.convolutions.minimal_filtering import Matrix, transposed
 from autojit.codegen.cpu.convolutions.packing import Lanes
 from autojit.codegen.cpu.vector_text import VectorText
 
@@ -29,7 +30,7 @@ def _apply(text: VectorText, lanes: Lanes, matrix: Matrix, values: Sequence[str]
     """The product of a matrix and a column of vectors."""
     if len(matrix) == len(values) == 1:  # of one tap: one
         return list(values)
-    pairs = _pairs(tuple(zip(*matrix, strict=True)))
+    pairs = _pairs(transposed(matrix))
     if pairs:
         return _by_columns(text, lanes, matrix, values, pairs)
     found = [""] * len(matrix)
@@ -62,7 +63,8 @@ def _by_columns(
     return found
 
 
-def _pairs(rows: Sequence[Sequence[Fraction]]) -> list[tuple[int, int]]:
+@lru_cache(maxsize=64)
+def _pairs(rows: Matrix) -> list[tuple[int, int]]:
     """Rows that are equal but for the signs of some entries, and not of all."""
     found: list[tuple[int, int]] = []
     for first, row in enumerate(rows):
@@ -89,6 +91,7 @@ def combined(text: VectorText, lanes: Lanes, terms: Sequence[Term]) -> str:
     return total
 
 
+@lru_cache(maxsize=256)
 def constant(lanes: Lanes, value: Fraction) -> str:
     """The literal of a vector whose elements are all this float32."""
     (near,) = struct.unpack("<f", struct.pack("<f", float(value)))
