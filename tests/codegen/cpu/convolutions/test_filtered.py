@@ -180,6 +180,7 @@ def test_what_filtering_is_for() -> None:
 
     assert chosen((16, 64, 16, 16), (64, 64, 3, 3))
     assert chosen((4, 256, 14, 14), (256, 256, 3, 3))
+    assert chosen((4, 64, 16000), (64, 64, 3))
     assert not chosen((16, 64, 16, 16), (64, 64, 3, 3), stride=2)
     assert not chosen((16, 64, 16, 16), (64, 64, 1, 1))
     assert not chosen((16, 64, 16, 16), (64, 64, 3, 3), dtype=float64)
