@@ -19,6 +19,10 @@ INTERNAL = "nounwind noinline"
 """Attributes of a function that others of its module call often: inlined, each call would be compiled again."""
 
 
+WRITTEN_OUT = "; vectors, registers and order are written out"
+"""First line of a module that LLVM's passes gain nothing in: they would only take half as long again to compile."""
+
+
 @record
 class Vector:
     """``<lanes x element>``, the contents of one vector register.
@@ -54,15 +58,20 @@ class Vector:
 
 
 class VectorModule(KernelModule):
-    """A module of such functions."""
+    """A module of such functions; ``is_written_out``: see `WRITTEN_OUT`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_written_out: bool = False) -> None:
         super().__init__()
+        self.is_written_out = is_written_out
         self.nodes += [
             "!2 = distinct !{!2, !3, !4}",
             '!3 = !{!"llvm.loop.unroll.disable"}',
             '!4 = !{!"llvm.loop.vectorize.enable", i1 false}',
         ]
+
+    def text(self) -> str:
+        """The module, functions first."""
+        return f"{WRITTEN_OUT}\n{super().text()}" if self.is_written_out else super().text()
 
 
 class VectorText(FunctionText):
