@@ -28,7 +28,7 @@ __all__ = ["Fft", "Irfft", "Rfft", "fft", "irfft", "rfft"]
 _ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-class _Transform(Structured, abstract=True):
+class Transform(Structured, abstract=True):
     """Linear, and the batch axis in front is not one of its axes."""
 
     jvp = linear_jvp
@@ -38,7 +38,7 @@ class _Transform(Structured, abstract=True):
 
 
 @record
-class Fft(_Transform):
+class Fft(Transform):
     """The complex transform along ``axes`` (negative): ``sum over n of x[n] exp(-2 pi i k n / N)``.
 
     The sign is + if it is an inverse one.
@@ -69,7 +69,7 @@ class Fft(_Transform):
 
 
 @record
-class Rfft(_Transform):
+class Rfft(Transform):
     """The half ``k = 0, ..., N // 2`` of a real operand's transform along ``axis`` (negative)."""
 
     axis: int
@@ -99,7 +99,7 @@ class Rfft(_Transform):
 
 
 @record
-class Irfft(_Transform):
+class Irfft(Transform):
     """The ``n`` real points along ``axis`` (negative) whose half transform is the operand; the inverse of ``Rfft``.
 
     The imaginary parts of the first and, if ``n`` is even, the last entry have no influence.

@@ -7,7 +7,7 @@ Where a number has no measurement beside it, none is recorded. Counts of kernels
 from __future__ import annotations
 
 from autojit.core.dtypes import float32, float64
-from autojit.core.machine import Attending, Bands, Machine
+from autojit.core.machine import Attending, Bands, Machine, Transforms
 
 CPU_MACHINE = Machine(
     kind="cpu",
@@ -45,6 +45,7 @@ CPU_MACHINE = Machine(
         causal_gain=8,
         least_bytes=32 << 20,  # what one step would keep beside everything else; no measurement is recorded
     ),
+    transforms=Transforms(most_points=4096, largest_prime=13, least_lines=4, least_points=256),
     batch_bytes=1 << 20,  # less costs more to fork than it brings
 )
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from autojit.codegen.cpu.convolutions.kernel import print_convolution
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelText
 from autojit.codegen.cpu.structured.concatenation import print_concatenation
+from autojit.codegen.cpu.structured.fourier import print_transform
 from autojit.codegen.cpu.structured.integer_product import print_matmul
 from autojit.codegen.cpu.structured.positions import print_extent, print_positions
 from autojit.codegen.cpu.structured.scan import print_scan
@@ -23,6 +24,7 @@ from autojit.ir.graph import Node
 from autojit.ir.op import Op
 from autojit.ops.convolution import Trilinear
 from autojit.ops.counted_positions import Extent, Positions
+from autojit.ops.fourier import Transform
 from autojit.ops.joining import Concatenate
 from autojit.ops.matmul import Matmul
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
@@ -35,7 +37,8 @@ Printer = Callable[[Node, HostTarget], KernelText | None]
 
 def print_structured(node: Node, target: HostTarget) -> KernelText | None:
     """The kernel of a node by the printer of its op's class or the nearest base that has one; None: call back."""
-    if any(v.type.dtype.is_complex for v in (*node.inputs, *node.outputs)):
+    is_transform = isinstance(node.op, Transform)
+    if not is_transform and any(v.type.dtype.is_complex for v in (*node.inputs, *node.outputs)):
         return None
     if isinstance(node.op, WritesKernel):
         kernel = CpuKernel.alone()
@@ -75,6 +78,7 @@ PRINTERS: dict[type[Op], Printer] = {
     Scattering: _for_any(print_scatter),
     Searchsorted: _for_any(print_search),
     Sort: _for_any(print_sort),
+    Transform: print_transform,
     Trilinear: print_convolution,
 }
 """By class of op; one that writes its own kernel says so by its method (`WritesKernel`)."""
