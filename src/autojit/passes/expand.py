@@ -2,7 +2,8 @@
 
 ``view_update`` becomes its chain of updates, ops that hold graphs the ops of these; matrix products of halves, integers
 and bool are computed in a type that has a GEMM; sums of halves accumulate in float32. Attention becomes its composite
-where the machine has no kernels for it, or they do not pay. At the end complex numbers become pairs (`complex_parts`).
+where the machine has no kernels for it, or they do not pay. Fourier transforms become those that have
+kernels (`fourier`). At the end complex numbers become pairs (`complex_parts`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind, bind_all
 from autojit.ops.graph_op import GraphOp
 from autojit.passes.complex_parts import split_complex
+from autojit.passes.fourier import transform_rules
 from autojit.passes.rewrite import Rewriter, Rule
 
 HALVES = (float16, bfloat16)
@@ -109,6 +111,7 @@ def expand(graph: Graph, machine: Machine) -> Graph:
     """
     rules = RULES if machine.product_dtypes.issuperset(HALVES) else RULES | dict.fromkeys(PRODUCTS, _in_float32)
     rules = rules | dict.fromkeys(ATTENTION, partial(_attention, machine))
+    rules = rules | transform_rules(machine)
     held = {n.op.name for n in graph.nodes if isinstance(n.op, GraphOp) and n.op.opened_by == "expand"} - {*ATTENTION}
     rules = rules | dict.fromkeys(held, _own_expansion) if held else rules
     if any(node.op.name in rules for node in graph.nodes):

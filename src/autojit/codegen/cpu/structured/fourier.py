@@ -24,7 +24,9 @@ from autojit.core.sizes import is_symbolic, typical
 from autojit.ir.graph import Node
 from autojit.ops.fourier import Fft, Irfft, Rfft
 
-POINT_NS = 0.25  # of one step of one point of one line: 5 operations, a core at some 20 GF/s; it only cuts work into chunks
+POINT_NS = (
+    0.25  # of one step of one point of one line: 5 operations, a core at some 20 GF/s; it only cuts work into chunks
+)
 
 
 def print_transform(node: Node, target: HostTarget) -> KernelText | None:
