@@ -1,9 +1,9 @@
 """Fourier transforms made of those that a machine has kernels for: along one axis, of few points, of several lines.
 
-Several axes are transformed one after the other. A line that is long, or has few others beside it, is a table whose
-columns and rows are transformed, with a turn of each element between (Bailey, "FFTs in external or hierarchical memory",
-1990). A number of points with a large prime factor is a convolution with a chirp (Bluestein, 1970), by transforms of a size
-that has none. Where a number of points is open, an op is left as it is.
+Several axes are transformed one after the other. A line that is long, or has few others beside it, is a table: columns
+and rows are transformed, with a turn of each element between (Bailey, "FFTs in external or hierarchical memory", 1990).
+Points whose number has a large prime factor are convolved with a chirp (Bluestein, 1970), by transforms of a size that
+has none. Where a number of points is open, an op is left as it is.
 """
 
 from __future__ import annotations

@@ -42,9 +42,10 @@ def print_transform(node: Node, target: HostTarget) -> KernelText | None:
         return None
     limits = CPU_MACHINE.transforms
     assert limits is not None, "the CPU has transforms"
-    if points > limits.most_points or (isinstance(op, Irfft) and before != points // 2 + 1):
+    transformed = points // 2 if points % 2 == 0 and not isinstance(op, Fft) else points
+    if isinstance(op, Irfft) and before != points // 2 + 1:
         return None
-    if points < 1 or radices_of(points // 2 if points % 2 == 0 and not isinstance(op, Fft) else points) is None:
+    if not 0 < transformed <= limits.most_points or radices_of(transformed) is None:
         return None
     return _Printer(node, target, points, inner).print()
 
@@ -72,7 +73,8 @@ class _Printer(StagePrinter):
     def print(self) -> KernelText:
         lanes = self.vector.lanes
         source, target, scratch = self.pointers([0, 0, 0])
-        room = aligned((2 * self.points + 4 + 2 * lanes) * self.row_bytes)
+        rows = self.points + 2 if self.is_halved else 2 * self.points
+        room = aligned((rows + 2 * lanes) * self.row_bytes)
         columns = -(-self.inner // lanes)
         units = self.outer * columns if self.inner > 1 else -(-self.outer // lanes)
         steps = self.points * (2 + log2(self.points)) * (0.5 if self.is_halved else 1.0)
