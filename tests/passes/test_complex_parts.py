@@ -29,8 +29,9 @@ ON_PARTS = (
     "slice", "slice_update", "sqrt", "square", "stop_gradient", "sub", "sum", "tan", "tanh", "unfold", "view_as_real",
     "where",
 )  # fmt: skip
-BETWEEN = {"real", "imag", "complex"}
-"""Ops between numbers in memory and their parts."""
+MOVING = {"broadcast_to", "flip", "gather", "gather_nd", "index_select", "permute", "reshape", "slice"}
+BETWEEN = {"real", "imag", "complex", *MOVING}
+"""Ops between numbers in memory and their parts, and those that only say which number is where."""
 
 FUNCTIONS = (
     "abs", "acos", "acosh", "angle", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "expm1", "log", "log10",
@@ -50,7 +51,7 @@ def split(graph: Graph) -> Graph:
 
 
 def computed_with(graph: Graph) -> set[str]:
-    """The ops that read or give complex numbers and do not only part or join them."""
+    """The ops that read or give complex numbers and do not only part, join or move them."""
     nodes = [n for n in graph.nodes if any(v.type.dtype.is_complex for v in (*n.inputs, *n.outputs))]
     return {n.op.name for n in nodes} - BETWEEN
 

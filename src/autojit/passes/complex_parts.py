@@ -27,8 +27,9 @@ from autojit.ops.formula import Formula
 from autojit.ops.indexing import Gathering
 from autojit.ops.joining import select, stack
 from autojit.ops.matmul import Matmul
+from autojit.ops.reversal import Flip
 from autojit.ops.scattering import Scattering
-from autojit.ops.shape import Pad, reshape
+from autojit.ops.shape import BroadcastTo, Pad, Permute, Reshape, Slice, reshape
 from autojit.ops.sources import Constant, Full, Iota, SizeValue, zeros_like
 from autojit.passes import complex_arithmetic as arithmetic
 from autojit.passes import complex_functions as functions
@@ -40,6 +41,7 @@ Rule = Callable[..., Any]
 """Takes the op and its operands; None: the op is left as it is, on complex numbers in memory."""
 
 REAL, IMAG, COMPLEX = Real(), Imag(), Complex()
+_MOVING = BroadcastTo, Permute, Reshape, Slice, Flip, Gathering  # each element is one of the operand's
 
 
 def split_complex(graph: Graph) -> Graph:
@@ -68,6 +70,7 @@ class _Splitter:
         self.parts: dict[Value, Parts] = {}
         self.pairs: dict[Value, Parts] = {}  # real values with the parts of complex numbers along their last axis
         self.whole: dict[Value, Tracer] = {v: self.builder.tracer(v) for v in graph.inputs}
+        self.stored = set(graph.inputs)  # what is whole before it is in parts
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -102,6 +105,9 @@ class _Splitter:
             return
         if self._is_on_pairs(node):
             self.pairs[node.output] = self._on_pairs(node)
+            return
+        if isinstance(node.op, _MOVING) and node.inputs[0] in self.stored:
+            self._keep(node)  # parts are taken where they are needed: a product's operands, in the product's order
             return
         is_complex = any(v.type.dtype.is_complex for v in (*node.inputs, *node.outputs))
         rule = _rule_of(node.op) if is_complex else None
@@ -148,6 +154,7 @@ class _Splitter:
         kept = node.reading(names)
         self.builder.nodes.append(kept)
         self.whole.update((v, self.builder.tracer(v)) for v in node.outputs)
+        self.stored.update(node.outputs)
 
 
 def _is_pairwise(operand: TensorType, result: TensorType) -> bool:
