@@ -18,7 +18,9 @@ from autojit.passes.expand import expand
 from tests.codegen.agreement import disagreement
 from tests.on_cpu import CPU_MACHINE
 
-SMALL = replace(CPU_MACHINE, transforms=Transforms(most_points=16, largest_prime=5, least_lines=2, least_points=8))
+SMALL = replace(
+    CPU_MACHINE, transforms=Transforms(16, largest_prime=5, least_lines=2, least_points=8, least_neighbours=3)
+)
 """Long lines begin at 17 points, few are one, and 7 is a large prime factor."""
 
 SIZES = (1, 2, 3, 5, 7, 8, 11, 12, 14, 16, 18, 24, 49, 64, 97, 120, 360)

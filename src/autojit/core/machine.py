@@ -64,6 +64,8 @@ class Transforms:
     least_lines: int
     """Fewer lines than this are a table, too, where they have ``least_points``: lines are what runs side by side."""
     least_points: int
+    least_neighbours: int
+    """Fewer lines side by side in memory are brought apart first: vectors of them would stay empty."""
 
 
 @record

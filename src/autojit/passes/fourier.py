@@ -29,9 +29,6 @@ from autojit.ops.shape import pad, permute, reshape, slice_axis
 from autojit.ops.sources import iota, zeros, zeros_like
 from autojit.passes.rewrite import Rewriter, Rule
 
-NEIGHBOURS = 8
-"""Fewer lines side by side in memory are brought apart first: vectors of them would stay empty."""
-
 TURNS = 16
 """Rows of a table for which turns are computed; those of others are products of two."""
 
@@ -60,7 +57,7 @@ def _rfft(known: Transforms, rewriter: Rewriter, op: Rfft, operands: tuple[Trace
     if is_symbolic(points):
         return None
     if _is_plain(known, points // 2 if points % 2 == 0 else points, x, op.axis):
-        return _moved(op, op.axis, lambda last: Rfft(last, op.norm), x)
+        return _moved(known, op, op.axis, lambda last: Rfft(last, op.norm), x)
     whole = _along(known, Fft((op.axis,), False, op.norm), complex(x, zeros_like(x)))
     return slice_axis(whole, x.spec.ndim + op.axis, 0, points // 2 + 1)
 
@@ -72,7 +69,7 @@ def _irfft(known: Transforms, rewriter: Rewriter, op: Irfft, operands: tuple[Tra
     if is_symbolic(n) or is_symbolic(x.spec.shape[axis]) or x.spec.shape[axis] != n // 2 + 1:
         return None
     if _is_plain(known, n // 2 if n % 2 == 0 else n, x, op.axis):
-        return _moved(op, op.axis, lambda last: Irfft(n, last, op.norm), x)
+        return _moved(known, op, op.axis, lambda last: Irfft(n, last, op.norm), x)
     mirrored = conj(flip(slice_axis(x, axis, 1, (n - 1) // 2 + 1), axis))
     return real(_along(known, Fft((op.axis,), True, op.norm), concatenate([x, mirrored], axis)))
 
@@ -94,11 +91,11 @@ def _is_plain(known: Transforms, points: int, x: Tracer, axis: int) -> bool:
     return points < known.least_points or is_symbolic(lines) or lines >= known.least_lines
 
 
-def _moved(op: Any, axis: int, along: Any, x: Tracer) -> Tracer | None:
+def _moved(known: Transforms, op: Any, axis: int, along: Any, x: Tracer) -> Tracer | None:
     """The op with its axis last, where few lines are side by side or nobody knows how many; None: as it is."""
     ndim = x.spec.ndim
     inner = prod(x.spec.shape[ndim + axis + 1 :])
-    if axis == -1 or (not is_symbolic(inner) and not 1 < inner < NEIGHBOURS):
+    if axis == -1 or (not is_symbolic(inner) and not 1 < inner < known.least_neighbours):
         return None
     order = [*range(ndim + axis), *range(ndim + axis + 1, ndim), ndim + axis]
     back = [order.index(k) for k in range(ndim)]
@@ -110,7 +107,7 @@ def _along(known: Transforms, op: Fft, x: Tracer) -> Tracer:
     (axis,) = op.axes
     points = x.spec.shape[axis]
     if _is_plain(known, points, x, axis):
-        return _moved(op, axis, lambda last: Fft((last,), op.is_inverse, op.norm), x) or bind(op, x)
+        return _moved(known, op, axis, lambda last: Fft((last,), op.is_inverse, op.norm), x) or bind(op, x)
     ndim = x.spec.ndim
     order = [*range(ndim + axis), *range(ndim + axis + 1, ndim), ndim + axis]
     back = [order.index(k) for k in range(ndim)]
