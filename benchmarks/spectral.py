@@ -16,6 +16,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def cases(system: str, threads: int) -> Iterator[tuple[str, Callable[[], Any]]]:
         z = T.complex(x, T.flip(x, (0,)))
         for kind, operand in (("fft", z), ("rfft", x)):
             run = jit(getattr(T.fft, kind))
-            yield f"{kind} {count}x{points}", lambda run=run, operand=operand: run(operand)
+            yield f"{kind} {count}x{points}", partial(run, operand)
 
 
 def measure(system: str, seconds: float, threads: int) -> dict[str, float]:

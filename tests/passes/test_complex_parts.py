@@ -115,6 +115,21 @@ def test_what_is_done_to_pairs_is_done_to_parts() -> None:
     np.testing.assert_array_equal(evaluate(split(pairs), given)[0], given[0])
 
 
+def test_an_op_without_a_rule_reads_and_gives_numbers_in_memory() -> None:
+    graph = parse_graph(
+        "(x: c128[3, 4], y: c128[s0]) { a: c128[3, 4] = exp(x); b: c128[3, 4] = cumulative[kind='prod', axis=1](a);"
+        " c: c128[3, 4] = add(a, b); d: c128[] = prod[axes=(0,)](y); e: c128[s0] = mul(y, d); return c, e }"
+    )
+    changed = split(graph)
+    assert computed_with(changed) == {"cumulative", "prod"}
+    draws = np.random.default_rng(4)
+    x, y = draws.standard_normal((3, 4)) + 1j, draws.standard_normal(5) - 1j
+    fixed = parse_graph(str(graph).replace("s0", "5"))
+    again = parse_graph(str(changed).replace("s0", "5"))
+    for found, expected in zip(evaluate(again, [x, y]), evaluate(fixed, [x, y]), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_a_graph_without_complex_numbers_is_left_alone() -> None:
     graph = parse_graph("(x: f32[3]) { y: f32[3] = tanh(x); return y }")
     assert split_complex(graph) is graph

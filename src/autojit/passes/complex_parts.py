@@ -111,13 +111,11 @@ class _Splitter:
             return
         is_complex = any(v.type.dtype.is_complex for v in (*node.inputs, *node.outputs))
         rule = _rule_of(node.op) if is_complex else None
+        operands = [] if rule is None else [self._operand(v) for v in node.inputs]
         before = len(self.builder.nodes)
         found: Any = None
         if rule is not None:
-            if node.inputs:
-                found = rule(node.op, *[self._operand(v) for v in node.inputs])
-            else:
-                found = rule(node.op, self.builder)
+            found = rule(node.op, *operands) if node.inputs else rule(node.op, self.builder)
         if found is None:
             del self.builder.nodes[before:]
             self._keep(node)
