@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ _ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 class Transform(Structured, abstract=True):
     """Linear, and the batch axis in front is not one of its axes."""
+
+    fixes_sizes: ClassVar[bool] = True
 
     jvp = linear_jvp
 
