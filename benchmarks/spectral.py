@@ -4,8 +4,8 @@
 
 ``--torch`` names an interpreter that has torch (this one by default). A measurement is a fresh process, systems in
 turns. The step is two spectral layers (``rfft2``, complex weights by ``einsum``, ``irfft2``, a 1x1 convolution beside,
-GELU), its loss, backward and Adam on real and complex parameters. torch gets an allocator that keeps large arrays mapped.
-Milliseconds per call, the median over calls in the best round, and how many times as fast as torch autojit is.
+GELU), its loss, backward and Adam on real and complex parameters. torch gets an allocator that keeps large arrays
+mapped. Milliseconds per call, the median over calls in the best round, and how many times as fast as torch autojit is.
 """
 
 from __future__ import annotations
