@@ -25,7 +25,9 @@ KINDS = {
     "y: f32[4] = cumulative[kind='sum', axis=0](x)": Kind.SINGLE,
     "y: f32[4] = nextafter(x, x)": Kind.SINGLE,  # no lowering: it is called back
     "y: c64[4] = exp(c)": Kind.SINGLE,  # numbers of two parts
-    "y: c64[4] = flip[axes=(0,)](c)": Kind.SINGLE,
+    "y: c64[4] = flip[axes=(0,)](c)": Kind.INLINE,  # moved, not computed with
+    "y: f32[4] = real(c)": Kind.POINTWISE,
+    "y: c64[4] = complex(x, x)": Kind.POINTWISE,
     "y: i64[2, 2] = matmul(j, j)": Kind.SINGLE,  # no tile code for these
 }
 

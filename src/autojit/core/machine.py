@@ -54,6 +54,21 @@ class Attending:
 
 
 @record
+class Transforms:
+    """Which Fourier transforms have kernels of their own: along one axis, of few points or as parts of larger ones."""
+
+    most_points: int
+    """More are a table of lines, whose columns and rows are transformed."""
+    largest_prime: int
+    """A number of points with a larger prime factor is computed by convolution."""
+    least_lines: int
+    """Fewer lines than this are a table, too, where they have ``least_points``: lines are what runs side by side."""
+    least_points: int
+    least_neighbours: int
+    """Fewer lines side by side in memory are brought apart first: vectors of them would stay empty."""
+
+
+@record
 class FewRows:
     """Which folds of few long rows are made of folds of their parts (``passes.split_folds``)."""
 
@@ -105,6 +120,8 @@ class Machine:
     turns_loops: bool = False
     """Whether conditions of branches and loops may stay on the device, which then decides without the host."""
     attention: Attending | None = None
+    transforms: Transforms | None = None
+    """None: transforms are called back."""
     few_rows: FewRows | None = None
     """None: kernels part rows among threads by themselves."""
     epilogue_expressions: int = 0

@@ -7,7 +7,7 @@ Where a number has no measurement beside it, none is recorded. Counts of kernels
 from __future__ import annotations
 
 from autojit.core.dtypes import float32, float64
-from autojit.core.machine import Attending, Bands, Machine
+from autojit.core.machine import Attending, Bands, Machine, Transforms
 
 CPU_MACHINE = Machine(
     kind="cpu",
@@ -45,6 +45,13 @@ CPU_MACHINE = Machine(
         usual_width=64,
         causal_gain=8,
         least_bytes=32 << 20,  # what one step would keep beside everything else; no measurement is recorded
+    ),
+    transforms=Transforms(
+        most_points=4096,  # two buffers of as many points, 16 float32 numbers each: 1 MiB, a second-level cache
+        largest_prime=13,  # 64 lines of 1009 points by convolution take twice the time of 1024
+        least_lines=4,  # no measurement of this number and the next two is recorded
+        least_points=256,
+        least_neighbours=8,
     ),
     batch_bytes=1 << 20,  # less costs more to fork than it brings
 )

@@ -12,6 +12,7 @@ from autojit.codegen.cpu.convolutions.kernel import print_convolution
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelText
 from autojit.codegen.cpu.structured.cholesky import print_cholesky
 from autojit.codegen.cpu.structured.concatenation import print_concatenation
+from autojit.codegen.cpu.structured.fourier import print_transform
 from autojit.codegen.cpu.structured.integer_product import print_matmul
 from autojit.codegen.cpu.structured.lapack import print_eigh, print_qr, print_svd
 from autojit.codegen.cpu.structured.positions import print_extent, print_positions
@@ -36,6 +37,7 @@ from autojit.ops.convolution import Trilinear
 from autojit.ops.counted_positions import Extent, Positions
 from autojit.ops.decompositions import Eigh, Qr, Svd
 from autojit.ops.definiteness import FirstBadMinor
+from autojit.ops.fourier import Transform
 from autojit.ops.joining import Concatenate
 from autojit.ops.linalg import Cholesky, Det, Inv, Slogdet, Solve, TriangularSolve
 from autojit.ops.matmul import Matmul
@@ -51,7 +53,8 @@ Printer = Callable[[Node, HostTarget], KernelText | None]
 
 def print_structured(node: Node, target: HostTarget) -> KernelText | None:
     """The kernel of a node by the printer of its op's class or the nearest base that has one; None: call back."""
-    if any(v.type.dtype.is_complex for v in (*node.inputs, *node.outputs)):
+    is_transform = isinstance(node.op, Transform)
+    if not is_transform and any(v.type.dtype.is_complex for v in (*node.inputs, *node.outputs)):
         return None
     if isinstance(node.op, WritesKernel):
         kernel = CpuKernel.alone()
@@ -105,6 +108,7 @@ PRINTERS: dict[type[Op], Printer] = {
     Sort: _for_any(print_sort),
     Svd: print_svd,
     TriangularSolve: print_triangular_solve,
+    Transform: print_transform,
     Trilinear: print_convolution,
 }
 """By class of op; one that writes its own kernel says so by its method (`WritesKernel`)."""
