@@ -45,6 +45,7 @@ CPU_MACHINE = Machine(
         causal_gain=8,
         least_bytes=32 << 20,  # what one step would keep beside everything else; no measurement is recorded
     ),
+    loosens_products=True,
     batch_bytes=1 << 20,  # less costs more to fork than it brings
 )
 
