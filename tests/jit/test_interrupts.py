@@ -40,9 +40,9 @@ def waves(x: Any, count: int) -> Any:
     return x
 
 
-def long_argument(step: Callable[[Any], Any], at_least_s: float = 0.4) -> tuple[Any, float]:
-    """An argument that keeps a step busy, and for how long it does."""
-    n = 1 << 18
+def long_argument(step: Callable[[Any], Any], n: int = 1 << 18) -> tuple[Any, float]:
+    """An argument of ``n`` and more elements that keeps a step busy, and for how long it does."""
+    at_least_s = 0.4
     while True:
         x = aj.tensor(np.linspace(-1, 1, n, dtype=np.float32))
         step(x)
@@ -107,11 +107,11 @@ def test_a_stopped_step_has_changed_nothing(alarm: Callable[[float], None]) -> N
 def test_a_loop_of_many_rounds_ends_soon_after_a_signal(alarm: Callable[[float], None]) -> None:
     from autojit.control_flow import scan
 
-    def body(carry: Any, row: Any) -> tuple[Any, Any]:
-        return (carry * 0.999 + row).sin(), carry.sum()
+    def body(carry: Any, element: Any) -> tuple[Any, Any]:
+        return waves(carry * 0.999 + element, 10), carry.sum()
 
-    step = aj.jit(lambda x: scan(body, aj.ones(64), x.reshape(-1, 64))[0].sum())
-    x, took_s = long_argument(step)
+    step = aj.jit(lambda x: scan(body, aj.ones(256), x)[0].sum())
+    x, took_s = long_argument(step, 1 << 10)
     late = [interrupted(step, x, alarm, 0.3 * took_s) for _ in range(2)]
     assert min(late) < max(0.5 * took_s, 0.5)
 
