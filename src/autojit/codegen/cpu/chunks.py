@@ -56,8 +56,8 @@ def plan_chunks(walk: Walk, slices: Slices | None = None) -> ChunkPlan:
     size = -(-total // wanted)
     if over_inner:
         size = size_min(total, -(-size // INNER_ALIGN) * INNER_ALIGN)
-    elif program.reductions or program.accumulators:
-        size = size_min(total, -(-size // ROW_ALIGN) * ROW_ALIGN)
+    elif (program.reductions or program.accumulators) and not is_symbolic(size) and size >= 4 * ROW_ALIGN:
+        size = -(-size // ROW_ALIGN) * ROW_ALIGN  # few long rows stay as they are: they would be fewer chunks
     size = size_max(size, 1)
     return ChunkPlan(-(-total // size), size, over_inner, estimate)
 
