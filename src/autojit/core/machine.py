@@ -124,6 +124,8 @@ class Machine:
     """None: transforms are called back."""
     few_rows: FewRows | None = None
     """None: kernels part rows among threads by themselves."""
+    loosens_products: bool = False
+    """Whether matrix products with one row, column or step are loops, which fuse with others."""
     epilogue_expressions: int = 0
     """Loops of at most this many expressions over a product's elements become part of its kernel; 0: none do."""
 

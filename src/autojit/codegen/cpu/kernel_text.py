@@ -74,6 +74,7 @@ class CpuKernel(KernelFunction):
     takes: ClassVar[str] = "ptr noalias readonly args, i64 chunk, i64 worker"
     attribute_group: ClassVar[str] = "#0"
     opaque: ClassVar[str] = "%worker"
+    shortest_vectorised: int = VECTORISED_EXTENT
 
     @classmethod
     def alone(cls) -> Self:
@@ -184,7 +185,7 @@ class CpuKernel(KernelFunction):
         properties = [f"!{number}", "!1"]
         if calls_functions:
             properties.append(self.module.node(f'!"llvm.loop.interleave.count", i32 {INTERLEAVE}'))
-        if extent is not None and extent >= VECTORISED_EXTENT:
+        if extent is not None and extent >= self.shortest_vectorised:
             properties.append(self.module.node('!"llvm.loop.unroll.disable"'))
             done = self.module.node('!"llvm.loop.isvectorized", i32 1')
             properties.append(self.module.node(f'!"llvm.loop.vectorize.followup_all", {done}'))

@@ -53,6 +53,7 @@ CPU_MACHINE = Machine(
         least_points=256,
         least_neighbours=8,
     ),
+    loosens_products=True,
     batch_bytes=1 << 20,  # less costs more to fork than it brings
 )
 

@@ -74,17 +74,8 @@ class VectorModule(KernelModule):
         return f"{WRITTEN_OUT}\n{super().text()}" if self.is_written_out else super().text()
 
 
-class VectorText(FunctionText):
-    """A function with vectors."""
-
-    wrapping: ClassVar[str] = " nsw"
-    back_edge: ClassVar[str] = ", !llvm.loop !2"
-
-    def while_left(
-        self, at_least: int, kinds: Sequence[str], first: Sequence[Operand], turn: Callable[[State], State]
-    ) -> State:
-        """``while state[0] >= at_least: state = turn(state)``."""
-        return self.repeat_while(kinds, first, lambda state: self.test("sge", state[0], at_least), turn)
+class Vectors(FunctionText):
+    """What functions with vectors write."""
 
     def mask_below(self, vector: Vector, count: str, first: int = 0) -> str:
         """Mask of the lanes ``first + lane < count`` (an i64)."""
@@ -129,6 +120,19 @@ class VectorText(FunctionText):
         if fused:
             return self.value(f"call {v} @llvm.fma.{vector.suffix}({v} {a}, {v} {b}, {v} {total})")
         return self.value(f"fadd {v} {total}, {self.value(f'fmul {v} {a}, {b}')}")
+
+
+class VectorText(Vectors):
+    """A function with vectors."""
+
+    wrapping: ClassVar[str] = " nsw"
+    back_edge: ClassVar[str] = ", !llvm.loop !2"
+
+    def while_left(
+        self, at_least: int, kinds: Sequence[str], first: Sequence[Operand], turn: Callable[[State], State]
+    ) -> State:
+        """``while state[0] >= at_least: state = turn(state)``."""
+        return self.repeat_while(kinds, first, lambda state: self.test("sge", state[0], at_least), turn)
 
 
 class VectorKernel(CpuKernel, VectorText):
