@@ -7,6 +7,7 @@ time whatever their size, and what their blocks access is known for the real gri
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,34 +19,31 @@ from autojit.runtime.gpu.emulator.lane_memory import LaneMemory
 from autojit.runtime.gpu.emulator.machine import Launch, Wave
 from autojit.runtime.gpu.emulator.memory import WRITTEN
 from autojit.runtime.gpu.emulator.spaces import Space
+from tools.access_classes import Asked, Range, asked, classified
 
 MOST_BLOCKS = 4
 """That are run, spread over the grid: kernels in which blocks differ are few, and have few kinds of them."""
 MOST_ACCESSES = 500
 """Of a kernel, after which its loops have shown what they do."""
-SECTOR_BYTES = 32
-"""What a cache fetches at least (CUDA C++ Best Practices Guide, coalesced access)."""
 
 
 class Accesses:
     """What the sampled blocks of one kernel access.
 
     Attributes:
-        widths: bytes by the width of the access, those that lanes of a warp have in common counted once.
-        sector_bytes: of the sectors that they are in.
+        asked: instruction by instruction, in the order of time.
     """
 
     def __init__(self) -> None:
-        self.widths: Counter[int] = Counter()
-        self.sector_bytes = 0
-        self.count = 0
+        self.asked: list[Asked] = []
 
-    def add(self, warps: Ndarray, addresses: Ndarray, size: int) -> None:
-        """An instruction: which lanes' warps access what."""
-        self.count += 1
-        together = np.unique((warps.astype("u8") << np.uint64(48)) | addresses)
-        self.widths[size] += size * len(together)
-        self.sector_bytes += SECTOR_BYTES * len(np.unique(together // np.uint64(SECTOR_BYTES)))
+    @property
+    def widths(self) -> Counter[int]:
+        """Bytes by the width of the access, those that lanes of a warp have in common counted once."""
+        found = Counter[int]()
+        for each in self.asked:
+            found[each.size] += each.size * len(each.together)
+        return found
 
 
 class _Enough(Exception):
@@ -57,15 +55,24 @@ class _CountingMemory(LaneMemory):
 
     found: Accesses
     warps: Ndarray
+    blocks: Ndarray
 
     def check(
-        self, memory: Space, address: Ndarray, position: Ndarray, lanes: Ndarray, size: int, *rest: Any
+        self,
+        memory: Space,
+        address: Ndarray,
+        position: Ndarray,
+        lanes: Ndarray,
+        size: int,
+        instruction: int,
+        *rest: Any,
     ) -> Ndarray:
-        if memory is self.global_space:
-            self.found.add(self.warps[lanes], address, size)
-            if self.found.count > MOST_ACCESSES:
+        if memory is self.global_space and len(lanes):
+            who = self.warps[lanes].astype("u8"), self.blocks[lanes].astype("u8")
+            self.found.asked.append(asked(instruction, size, *who, address.astype("u8")))
+            if len(self.found.asked) > MOST_ACCESSES:
                 raise _Enough
-        return super().check(memory, address, position, lanes, size, *rest)
+        return super().check(memory, address, position, lanes, size, instruction, *rest)
 
 
 class IdleDriver(EmulatedDriver):
@@ -113,7 +120,8 @@ class IdleDriver(EmulatedDriver):
         chosen = np.unique(np.linspace(0, np.prod(blocks) - 1, MOST_BLOCKS).astype("i8"))
         wave = Wave(launch, chosen, least, self.memory, None)
         wave.memory.__class__ = _CountingMemory
-        wave.memory.found, wave.memory.warps = found, wave.warps  # type: ignore[attr-defined]
+        memory: Any = wave.memory
+        memory.found, memory.warps, memory.blocks = found, wave.warps, wave.block_rows
         try:
             with np.errstate(all="ignore"):
                 wave.run()
@@ -121,8 +129,13 @@ class IdleDriver(EmulatedDriver):
             pass
 
 
-def told(found: Accesses | None) -> dict[str, Any]:
+def told(found: Accesses | None, buffers: Sequence[Range]) -> dict[str, Any]:
     """What is passed on of accesses, as JSON knows it."""
-    if found is None or not found.count:
+    if found is None or not found.asked:
         return {}
-    return {"widths": {str(k): v for k, v in found.widths.items()}, "sectors": found.sector_bytes}
+    what = classified(found.asked, buffers)
+    return {
+        "widths": {str(k): v for k, v in found.widths.items()},
+        "classes": dict(what.bytes),
+        "sectors": dict(what.sectors),
+    }

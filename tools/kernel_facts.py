@@ -10,8 +10,10 @@ that were not launched the text tells (`tools.ptx_accesses`). Blocks are run for
 Kernels have launches of their own, so that each is seen; with --joined as they are.
 
 It ends with the bars, no spills, at most 168 registers, 9 of 10 global bytes in accesses of 16, and the kernels that
-miss one. Of a kernel whose buffers have fewer than 64 KiB in all the widths are told and not judged: a GPU moves as
-much in 20 nanoseconds, while the launch takes a microsecond. Exits with 1 if a kernel misses a bar.
+miss one. Of the bytes those are judged that could be accessed so: what is not, and why, is said by what the lanes asked
+for (`tools.access_classes`), and where a launch has too few threads as it is (``few``): lanes that took four elements
+would leave processors idle. Of a kernel whose buffers have fewer than 64 KiB in all the widths are told and not judged:
+a GPU moves as much in 20 nanoseconds, while the launch takes a microsecond. Exits with 1 if a kernel misses a bar.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 
+from autojit.codegen.cuda.grid_plan import BUSY_THREADS
 from tests.ptxas import ARCHITECTURES, MOST_AT_ONCE, Assembled, assemble, ptxas
 from tools.ptx_accesses import WIDEST, global_bytes, wide_share
 
@@ -38,6 +42,8 @@ PROCESSES = 2
 MOST_REGISTERS = 168
 WIDE_SHARE = 0.9
 JUDGED_BYTES = 64 << 10
+PROCESSORS = 132
+"""Of the GPU that programs are compiled for without one."""
 OTHER_ROOMS = ("matmul", "convolution", "index_update", "sort", "cumulative")
 """How the names of kernels begin that are not printed from loop programs."""
 
@@ -54,7 +60,8 @@ class Kernel:
     ptx: str
     launches: int
     widths: Counter[int]
-    sector_bytes: int
+    classes: Counter[str]
+    sectors: Counter[str]
 
 
 @dataclass(frozen=True)
@@ -67,17 +74,33 @@ class Facts:
     @property
     def is_judged(self) -> bool:
         """Whether it moves enough for the width of its accesses to matter, and blocks of it were run."""
-        return self.kernel.buffer_bytes >= JUDGED_BYTES and self.kernel.sector_bytes > 0
+        return self.kernel.buffer_bytes >= JUDGED_BYTES and bool(self.kernel.classes)
 
     @property
-    def wide(self) -> float:
+    def all_wide(self) -> float:
         """The part of its bytes that is accessed 16 at once."""
         return wide_share(self.kernel.widths)
 
     @property
+    def classes(self) -> Counter[str]:
+        """Its bytes by what they are."""
+        found, kernel = Counter(self.kernel.classes), self.kernel
+        if prod(kernel.blocks) * kernel.threads < PROCESSORS * BUSY_THREADS and "narrow" in found:
+            found["few"] = found.pop("narrow")
+        return found
+
+    @property
+    def wide(self) -> float:
+        """The part of the bytes that could be accessed 16 at once which is."""
+        classes = self.classes
+        could = classes["wide"] + classes["narrow"]
+        return classes["wide"] / could if could else 1.0
+
+    @property
     def used(self) -> float:
         """The part of the sectors it touches that an instruction uses."""
-        return sum(self.kernel.widths.values()) / self.kernel.sector_bytes if self.kernel.sector_bytes else 1.0
+        sectors = sum(self.kernel.sectors.values())
+        return sum(self.kernel.classes.values()) / sectors if sectors else 1.0
 
     @property
     def misses(self) -> list[str]:
@@ -88,7 +111,7 @@ class Facts:
         if self.found.registers > MOST_REGISTERS:
             missed.append(f"{self.found.registers} registers")
         if self.is_judged and self.wide < WIDE_SHARE:
-            missed.append(f"{self.wide:.0%} wide")
+            missed.append(f"{self.wide:.0%} of what could be wide")
         return missed
 
     def line(self) -> str:
@@ -96,14 +119,16 @@ class Facts:
         kernel, found = self.kernel, self.found
         grid = "x".join(str(n) for n in kernel.blocks if n != 1) or "1"
         by_width = " ".join(f"{width}:{count}" for width, count in sorted(kernel.widths.items()))
+        whole = sum(self.classes.values())
+        by_class = " ".join(f"{n / whole:.0%} {name}" for name, n in self.classes.most_common() if name != "wide")
         return (
             f"{kernel.program:26s} {found.registers:4d} {found.spilled_bytes + found.stack_bytes:4d} "
-            f"{found.shared_bytes:6d} {self.wide:5.0%} {self.used:5.0%} {kernel.buffer_bytes / 1024:10.1f} "
-            f"{grid:>9s}x{kernel.threads:<4d} x{kernel.launches:<3d} {kernel.label[:60]} [{by_width}]"
+            f"{found.shared_bytes:6d} {self.all_wide:5.0%} {self.used:5.0%} {kernel.buffer_bytes / 1024:10.1f} "
+            f"{grid:>9s}x{kernel.threads:<4d} x{kernel.launches:<3d} {kernel.label[:60]} [{by_width}] {by_class}"
         )
 
 
-HEAD = f"{'program':26s} regs spil shared  wide  used     KiB        grid            kernel [bytes by width]"
+HEAD = f"{'program':26s} regs spil shared  wide  used     KiB        grid            kernel [bytes by width] the rest"
 
 
 def kernels_for(
@@ -135,7 +160,8 @@ def kernels_for(
             row["ptx"],
             launches,
             widths,
-            row.get("sectors", 0),
+            Counter(row.get("classes", {})),
+            Counter(row.get("sectors", {})),
         )
     return list(found.values()), stopped
 
@@ -174,33 +200,44 @@ def facts_for(kernels: Sequence[Kernel], architecture: str) -> Iterator[Facts]:
         yield Facts(kernel, known[kernel.ptx])
 
 
+def _moved(judged: Sequence[Facts]) -> tuple[Counter[str], Counter[str]]:
+    """Bytes of all launches by class, and of their sectors: those of the buffers, as blocks ask for them."""
+    moved, sectors = Counter[str](), Counter[str]()
+    for each in judged:
+        by_byte = each.kernel.buffer_bytes * each.kernel.launches / sum(each.classes.values())
+        for name, count in each.classes.items():
+            moved[name] += round(by_byte * count)
+            sectors[name] += round(by_byte * each.kernel.sectors["narrow" if name == "few" else name])
+    return moved, sectors
+
+
 def report(architecture: str, facts: Sequence[Facts], stopped: Sequence[str], *, lists_all: bool) -> int:
     """Print what was found; how many kernels miss a bar."""
     print(f"\n{architecture}: {len(facts)} kernels, {len({f.kernel.ptx for f in facts})} texts")
     for line in stopped:
-        print(f"  stopped: {line}")
+        print(f"  stopped: {line.splitlines()[0]}")
     shown = facts if lists_all else [f for f in facts if f.misses]
     if shown:
         print(HEAD)
     for each in sorted(shown, key=lambda f: (f.kernel.program, -f.kernel.buffer_bytes)):
         print(each.line(), f"<- {', '.join(each.misses)}" if each.misses else "")
     judged = [f for f in facts if f.is_judged]
-    widths = Counter[int]()
-    for each in judged:
-        share = sum(each.kernel.widths.values()) or 1
-        for width, count in each.kernel.widths.items():
-            widths[width] += round(each.kernel.buffer_bytes * each.kernel.launches * count / share)
+    moved, sectors = _moved(judged)
     loops = [f for f in judged if not f.kernel.label.startswith(OTHER_ROOMS)]
     spilling = sum(bool(f.found.spilled_bytes or f.found.stack_bytes) for f in facts)
     narrow = sum(f.wide < WIDE_SHARE for f in judged)
     print(
         f"{architecture}: {spilling} spill, {sum(f.found.registers > MOST_REGISTERS for f in facts)} take more than "
-        f"{MOST_REGISTERS} registers (most: {max((f.found.registers for f in facts), default=0)}), {narrow} of "
-        f"{len(judged)} judged are less than {WIDE_SHARE:.0%} wide; {wide_share(widths):.1%} of the bytes of all "
-        f"launches are {WIDEST} at once"
+        f"{MOST_REGISTERS} registers (most: {max((f.found.registers for f in facts), default=0)}); {narrow} of "
+        f"{len(judged)} judged access less than {WIDE_SHARE:.0%} of what could be {WIDEST} at once so"
     )
+    whole = sum(moved.values()) or 1
+    for name, count in moved.most_common():
+        used = count / sectors[name]
+        print(f"{architecture}: {count / whole:6.1%} of the bytes are {name}, {used:.0%} of their sectors used")
+    alone = sum(f.all_wide >= WIDE_SHARE for f in loops)
     wide = sum(f.wide >= WIDE_SHARE for f in loops)
-    print(f"{architecture}: of {len(loops)} kernels of loops {wide} reach {WIDE_SHARE:.0%}")
+    print(f"{architecture}: of {len(loops)} kernels of loops {wide} reach {WIDE_SHARE:.0%}, {alone} of all their bytes")
     return sum(bool(f.misses) for f in facts)
 
 

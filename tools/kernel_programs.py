@@ -22,10 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import autojit as aj
+from autojit.core.sizes import is_symbolic
 from autojit.runtime.gpu import devices
 from autojit.runtime.gpu.bound_launch import BoundLaunch
+from autojit.runtime.gpu.works import size_of
 from benchmarks.systems import prepare
 from benchmarks.workloads import WORKLOADS
+from tools.access_classes import Range
 from tools.idle_device import IdleDriver, told
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -91,6 +94,18 @@ def _recording(record: Callable[[BoundLaunch, str], None]) -> Iterator[None]:
         BoundLaunch.text = usual  # type: ignore[method-assign]
 
 
+def _buffers(one: BoundLaunch) -> list[Range]:
+    """Where the buffers are that kernels access, with the bytes of their elements."""
+    found: list[Range] = []
+    for kernel in one.kernels:
+        for k, (argument, buffer) in enumerate(zip(kernel.work.buffers, kernel.kernel.buffers, strict=True)):
+            size_bytes = size_of(argument)
+            address = kernel.present_address(k)
+            if address is not None and not is_symbolic(size_bytes):
+                found.append((address, address + size_bytes, buffer.element_bytes))
+    return found
+
+
 def _row(program: str, one: BoundLaunch, text: str) -> dict[str, Any]:
     return {
         "program": program,
@@ -113,7 +128,7 @@ def _print(driver: IdleDriver, name: str, run: Callable[[], object]) -> None:
             print(json.dumps({"program": name, "stopped": f"{type(error).__name__}: {error}"}))
     for one, text in bound:
         row = _row(name, one, text)
-        print(json.dumps(row | told(driver.accesses.get(row["ptx"]))), flush=True)
+        print(json.dumps(row | told(driver.accesses.get(row["ptx"]), _buffers(one))), flush=True)
 
 
 def main() -> None:

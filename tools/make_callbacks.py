@@ -26,7 +26,6 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "cuda.md"
 BEGIN, END = "<!-- called back -->\n", "<!-- end of called back -->\n"
 TARGET = CudaTarget("sm_90", 132)
 
-COMPLEX = "complex numbers: what makes them of real ones, and every op on them"
 LAPACK = "factorisations that iterate, with LAPACK's signs and order"
 REASONS = {
     "decompositions": LAPACK,
@@ -35,25 +34,22 @@ REASONS = {
     "matrix_exponential": LAPACK,
     "pseudo_inverse": LAPACK,
     "fourier": "Fourier transforms",
-    "elementwise_complex": COMPLEX,
-    "views": COMPLEX,
-    "reinterpret": COMPLEX,
     "requirements": "what an op would refuse, asked by a captured `try`",
 }
 SPECIAL = "special functions without code for any target"
 
 
-def _graphs(op_class: type[Op]) -> Iterator[Graph]:
-    """An op on each of its samples of real numbers."""
+def _graphs(op_class: type[Op], is_complex: bool = False) -> Iterator[Graph]:
+    """An op on each of its samples of real numbers, or of complex ones."""
     for dtype in ALL_DTYPES:
-        for op, inputs in () if dtype.is_complex else op_class.samples(dtype):  # type: ignore[attr-defined]
+        for op, inputs in op_class.samples(dtype) if dtype.is_complex is is_complex else ():  # type: ignore[attr-defined]
             builder = GraphBuilder()
             yield builder.finish(builder.apply(op, [builder.input(array_type(x)) for x in inputs]))
 
 
 def _has_callback(op_class: type[Op]) -> bool:
     """Whether a sample of the op has no code; of an op without samples, whether its class has none."""
-    graphs = list(_graphs(op_class))
+    graphs = list(_graphs(op_class)) or list(_graphs(op_class, is_complex=True))
     if not graphs:
         has_code = any(base in PRINTERS for base in op_class.__mro__) or issubclass(op_class, DataDependent | Counting)
         return not has_code and not (issubclass(op_class, Elementwise) and is_lowered(op_class))

@@ -15,6 +15,7 @@ from benchmarks.workloads import (
     mlp,
     newton,
     pinn_burgers,
+    resnet,
     rosenbrock,
     softmax_layernorm,
 )
@@ -41,5 +42,7 @@ WORKLOADS: dict[str, Workload] = {
     "lstm": workload(lstm.build, lstm.build_jax, lstm.work),
     "leapfrog": workload(leapfrog.build, leapfrog.build_jax, leapfrog.work),
     "embedding_bag": workload(embedding_bag.build, embedding_bag.build_jax, embedding_bag.work),
+    "residual_block": workload(resnet.build, resnet.build_jax, resnet.work, net=resnet.RESIDUAL_BLOCK),
+    "resnet18": workload(resnet.build, resnet.build_jax, resnet.work, net=resnet.RESNET18),
     "newton": workload(newton.build, newton.build_jax, newton.work),
 }

@@ -269,9 +269,27 @@ def test_convolutions_differ_by_the_roundings_of_their_terms(dtype: Any) -> None
         assert_near(op, [a, b], lambda y, t=terms: 9 * eps * (2 + t**0.5) * t)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_fourier_transforms_differ_by_the_roundings_of_their_steps(dtype: Any) -> None:
+    """A few rounds of roundings of the root of the sum of squares, in the kernel and in NumPy's transform alike."""
+    x = np.clip(draw(2 * 301 * 128, dtype, 0, False), -3, 3)
+    z = (x[::2] + 1j * x[1::2]).astype(np.result_type(dtype, np.complex64))
+    bound = 64 * float(np.finfo(dtype).eps) * 4.3 * 512**0.5
+    cases = [
+        (make("fft", (-1,), False, "backward"), z.reshape(301, 128)),
+        (make("rfft", -1, "ortho"), x.reshape(-1, 256)),
+    ]
+    cases += [(make("fft", (-2,), True, "forward"), np.tile(z, 2).reshape(128, 602)[::-1])]
+    cases += [(make("irfft", 255, -1, "forward"), np.tile(z, 2).reshape(602, 128))]
+    for op, operand in cases:
+        for found, expected in zip(*both(op, [operand]), strict=True):
+            assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+            assert np.abs(found - expected).max() <= bound
+
+
 def test_every_entry_of_the_table_is_held_to_its_op() -> None:
     judged = {*ELEMENTWISE, "where", "pow_number", "polygamma", "sum", "mean", "softmax", "log_softmax", "cumulative"}
     judged |= {"linear_recurrence", "cumulative_extreme", "sort", "flip", "random_bits", "scatter", "index_update"}
-    judged |= {"index_put", "convolution", "convolution_input", "convolution_weight"}
+    judged |= {"index_put", "convolution", "convolution_input", "convolution_weight", "fft", "rfft", "irfft"}
     composites = {"fused", "fused_arrays"}  # in test_fused_arrays.py and test_kernels.py
     assert judged | composites == set(TABLE)

@@ -173,7 +173,9 @@ BOUNDS = {  # numbers that bound what a pass or the schedule looks at, wherever 
     "schedule/fusion.py": {"MOST_MEMBERS", "RECENT_READERS", "CANDIDATES"},
     "schedule/loops.py": {"LONGEST_CHAIN"},
     "schedule/parted.py": {"FEW"},
+    "passes/complex_functions.py": {"_LONGEST_CHAIN"},  # NumPy's
     "passes/constants.py": {"MOVABLE"},  # by which factor a partial product may differ from the one written
+    "passes/fourier.py": {"TURNS"},  # sines and cosines of a table
     "passes/index_bounds.py": {"DEEPEST"},
     "passes/join_products.py": {"FEWEST", "LENIENCE"},  # counts of products; what open lengths may cost
     "passes/share_steps.py": {"EXPANSION"},  # elements stored for one read

@@ -14,7 +14,8 @@ import autojit as aj
 from autojit.jit.guards import same
 from autojit.jit.pytree import flatten
 from autojit.jit.segment import overlapping
-from autojit.tensor.tensor import StepGradient, step_gradient
+from autojit.tensor.lent_gradients import step_gradient
+from autojit.tensor.tensor import StepGradient
 
 Point = namedtuple("Point", "x y")
 LEAVES = st.one_of(st.integers(), st.none(), st.text(max_size=2))

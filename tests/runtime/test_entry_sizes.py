@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from autojit.core.sizes import named_size
+from autojit.runtime.entry import make_entry
 from autojit.runtime.entry_spec import ArrayArgument, ArrayCheck, EntrySizes, Refusal
 
-from .test_entry import ENTRIES, F4, MakeEntry, Tensor, filled, ring, spec_of
+from .test_entry import ENTRIES, F4, MakeEntry, Tensor, filled, needs_layout, ring, spec_of
 
 N, M = named_size("s0", 8), named_size("s1", 3)
 CHECKS = (ArrayCheck((N, 4), F4), ArrayCheck((M, N), F4))
@@ -63,3 +64,38 @@ def test_new_values_are_asked_about_once(entry_type: MakeEntry) -> None:
     for n, wanted in ((8, Tensor), (8, Tensor), (9, Tensor), (100, object), (9, Tensor), (9, Tensor)):
         assert type(entry.call(filled(), *_arrays(n, 3))) is wanted
     assert asked == [(8, 3), (9, 3), (100, 3)]
+
+
+@pytest.mark.parametrize("entry_type", ENTRIES)
+def test_tensors_for_sizes_that_come_in_turn_are_not_mixed_up(entry_type: MakeEntry) -> None:
+    table, made = np.zeros(2, np.int64), []
+
+    def make() -> Tensor:
+        made.append(int(table[0]))
+        return Tensor(np.full(16, table[0], F4))
+
+    entry = entry_type(_spec(table, lambda values: True, rings=(ring(is_open=True, make=make),)))
+    held: list[tuple[int, Tensor, np.ndarray]] = []
+    for turn in range(40):
+        n = 2 + turn * 7 % 11
+        found = entry.attempt(filled(turn), *_arrays(n, 3))
+        assert isinstance(found, Tensor)
+        assert (found._array == turn + 1).all()
+        assert all((t._array == array).all() for _, t, array in held)
+        if turn % 3 == 0:
+            held.append((n, found, found._array.copy()))
+    assert set(made) - {0} == {2 + k for k in range(11)}
+
+
+@needs_layout
+def test_sizes_that_come_in_turn_are_asked_about_once() -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def accepts(values: tuple[int, ...]) -> bool:
+        asked.append(values)
+        return True
+
+    entry = make_entry(_spec(np.zeros(2, np.int64), accepts, rings=(ring(is_open=True),)))
+    for n in (8, 9, 8, 10, 9, 8, 10, 11, 8, 9, 10, 11):
+        assert isinstance(entry.attempt(filled(), *_arrays(n, 3)), Tensor)
+    assert asked == [(8, 3), (9, 3), (10, 3), (11, 3)]

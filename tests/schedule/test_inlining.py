@@ -25,7 +25,9 @@ KINDS = {
     "y: f32[4] = cumulative[kind='sum', axis=0](x)": Kind.SINGLE,
     "y: f32[4] = nextafter(x, x)": Kind.SINGLE,  # no lowering: it is called back
     "y: c64[4] = exp(c)": Kind.SINGLE,  # numbers of two parts
-    "y: c64[4] = flip[axes=(0,)](c)": Kind.SINGLE,
+    "y: c64[4] = flip[axes=(0,)](c)": Kind.INLINE,  # moved, not computed with
+    "y: f32[4] = real(c)": Kind.POINTWISE,
+    "y: c64[4] = complex(x, x)": Kind.POINTWISE,
     "y: i64[2, 2] = matmul(j, j)": Kind.SINGLE,  # no tile code for these
 }
 
@@ -121,6 +123,17 @@ def test_what_is_computed_for_the_parts_alone_goes_with_them() -> None:
         loops 512, 0 accumulators (x) -> h {mul}
         loops 8x32, 0 accumulators (h, b) -> y {sigmoid tanh mul}
     """)
+
+
+def test_what_is_read_without_its_rim_is_computed_without_it_where_that_pays() -> None:
+    text = """(x: f32[8, 8], b: f32[8, 8], w: f32[6, 6]) {
+        g: f32[8, 8] = add(x, b); i: f32[6, 6] = slice[starts=(1, 1), stops=(7, 7), steps=(1, 1)](g);
+        y: f32[6, 6] = mul(i, w); return y
+    }"""
+    assert kernels(scheduled(text, machine(least_parts=1))) == "loops 6x6, 0 accumulators (x, b, w) -> y {mul}"
+    assert len(scheduled(text, machine(least_parts=2)).kernels) == 2
+    shown = text.replace("return y", "return y, g")
+    assert len(scheduled(shown, machine(least_parts=1)).kernels) == 2
 
 
 # -- the way to what is stored

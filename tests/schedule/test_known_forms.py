@@ -35,7 +35,7 @@ def test_what_is_compiled_with_known_forms_computes_its_own_graph(returned: str)
             for made, expected in zip(
                 compile(graph, forms=known).executable.run([x]), evaluate(graph, [x]), strict=True
             ):
-                np.testing.assert_allclose(made, expected, rtol=1e-6)
+                np.testing.assert_allclose(made, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_an_output_in_its_inputs_place_does_not_become_another_graphs() -> None:

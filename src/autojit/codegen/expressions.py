@@ -129,7 +129,7 @@ class ExpressionPrinter(KernelFunction):
         addresses = [self._picked(arm, phase, inner, known) for arm in arms(expr)]
         if len(addresses) == 1:
             return addresses[0]
-        holds = self._conditions(expr.guards, known, phase)
+        holds = self.conditions(expr.guards, known, phase)
         return self.choose(holds.text, addresses[0], addresses[1], "ptr")
 
     def picked_address(self, expr: Guarded, start: str, position: str, known: Memo) -> str:
@@ -220,7 +220,7 @@ class ExpressionPrinter(KernelFunction):
         answers = {self.answers.get(guard) for guard in expr.guards}
         if False in answers or answers == {True}:
             return self.expr(outside if False in answers else inside, memo, phase)
-        condition = self._conditions([g for g in expr.guards if g not in self.answers], memo, phase)
+        condition = self.conditions([g for g in expr.guards if g not in self.answers], memo, phase)
         otherwise = self.expr(outside, memo, phase)
         if not _reads_memory(inside):
             return self.emit.select(condition, self.expr(inside, memo, phase), otherwise)
@@ -231,7 +231,8 @@ class ExpressionPrinter(KernelFunction):
         self.row_memo = kept
         return Scalar(self.merge(register_type(expr.dtype), value.text, otherwise.text), expr.dtype)
 
-    def _conditions(self, guards: Iterable[Guard], memo: Memo, phase: int) -> Scalar:
+    def conditions(self, guards: Iterable[Guard], memo: Memo, phase: int) -> Scalar:
+        """Whether all guards hold at the current point."""
         parts: list[str] = []
         for index, low, high in guards:
             at = self.index(index, memo, phase)

@@ -96,15 +96,30 @@ class InstructionEmitter(ABC):
 
     def load(self, pointer: str, dtype: DType, attrs: str = "") -> Scalar:
         """Load one array element; ``attrs`` follows the instruction (``, align 4, !llvm.access.group !0``)."""
+        if dtype.is_complex:
+            return self.paired(*[self.load(place, dtype.to_real(), attrs) for place in self._parts(pointer, dtype)])
         stored = self.instruction(f"load {memory_type(dtype)}, ptr {pointer}{attrs}", dtype)
-        return self._from_memory(stored)
+        return self.from_memory(stored)
 
     def store(self, value: Scalar, pointer: str, attrs: str = "") -> None:
         """Store one array element."""
+        if value.dtype.is_complex:
+            for part, place in zip(
+                (self.real(value), self.imag(value)), self._parts(pointer, value.dtype), strict=True
+            ):
+                self.store(part, place, attrs)
+            return
         stored = self._to_memory(value)
         self.lines.append(f"  store {memory_type(value.dtype)} {stored.text}, ptr {pointer}{attrs}")
 
-    def _from_memory(self, stored: Scalar) -> Scalar:
+    def _parts(self, pointer: str, dtype: DType) -> tuple[str, str]:
+        """The addresses of both parts of a complex number. Pairs loaded as one would not be taken apart in vectors."""
+        space = pointer.rpartition("%")[0]
+        behind = self.instruction(f"getelementptr inbounds {memory_type(dtype.to_real())}, ptr {pointer}, i64 1", dtype)
+        return pointer, space + behind.text
+
+    def from_memory(self, stored: Scalar) -> Scalar:
+        """What the bits of an array element say."""
         dtype = stored.dtype
         if dtype is bool_:
             return self.instruction(f"icmp ne i8 {stored.text}, 0", dtype)
@@ -157,6 +172,24 @@ class InstructionEmitter(ABC):
         flags = self.flags if dtype.kind == "float" else ""
         x = self.instruction(f"{opcode} {flags}{register_type(dtype)} {a.text}, {b.text}", dtype)
         return self.rounded(x, dtype)
+
+    # ---- parts of complex numbers --------------------------------------------------------------------------------
+
+    def paired(self, re: Scalar, im: Scalar) -> Scalar:
+        """The complex number of two floats."""
+        dtype = re.dtype.to_complex()
+        kind, part = register_type(dtype), register_type(re.dtype)
+        half = self.instruction(f"insertvalue {kind} poison, {part} {re.text}, 0", dtype)
+        return self.instruction(f"insertvalue {kind} {half.text}, {part} {im.text}, 1", dtype)
+
+    def real(self, x: Scalar) -> Scalar:
+        return self._part(x, 0)
+
+    def imag(self, x: Scalar) -> Scalar:
+        return self._part(x, 1)
+
+    def _part(self, x: Scalar, number: int) -> Scalar:
+        return self.instruction(f"extractvalue {register_type(x.dtype)} {x.text}, {number}", x.dtype.to_real())
 
     # ---- arithmetic ----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from functools import reduce
 from autojit.codegen.grid_text import GridText
 from autojit.core.device import CPU, Device
 from autojit.core.dtypes import DType
+from autojit.core.foreign_functions import ForeignFunction
 from autojit.core.records import record
 from autojit.core.sizes import size_max
 from autojit.ir.graph import Node, Value
@@ -58,6 +59,13 @@ class ProductAddress:
     """The address of the matrix product of a dtype, for a kernel that calls it."""
 
     dtype: DType
+
+
+@record(eq=False)
+class ForeignAddress:
+    """The address of a function of another library, for a kernel that calls it."""
+
+    function: ForeignFunction
 
 
 @record(eq=False)
@@ -236,6 +244,7 @@ Argument = (
     | Scratch
     | Immediate
     | ProductAddress
+    | ForeignAddress
     | Sliced
     | ErrorWords
     | Word

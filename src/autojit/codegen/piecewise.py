@@ -123,22 +123,22 @@ def _walk(index: Index, inner: Collection[LoopVariable]) -> Index | None:
     """The part of a position that the inner loops move, where it is apart from the rest."""
     moving = tuple((term, coefficient) for term, coefficient in index.terms if term in inner)
     rest = Index(tuple(pair for pair in index.terms if pair not in moving))
-    return None if _varies(rest, inner) else Index(moving)
+    return None if varies(rest, inner) else Index(moving)
 
 
 def _divides(guard: Guard, inner: Collection[LoopVariable], width: int) -> bool:
     """Whether a guard may say different things of neighbours that need one answer, or cannot be worked out."""
     index, low, high = guard
-    if not _varies(index, inner):
+    if not varies(index, inner):
         return False
     bounds = (low - index.offset, high - index.offset)
     parts = [*bounds, *(coefficient for term, coefficient in index.terms if term not in inner)]
     steps = [coefficient for term, coefficient in index.terms if term in inner]
     rest = Index(tuple(pair for pair in index.terms if pair[0] not in inner))
-    return width == 1 or steps != [1] or _varies(rest, inner) or any(is_symbolic(p) or p % width for p in parts)
+    return width == 1 or steps != [1] or varies(rest, inner) or any(is_symbolic(p) or p % width for p in parts)
 
 
-def _varies(index: Index, inner: Collection[LoopVariable]) -> bool:
+def varies(index: Index, inner: Collection[LoopVariable]) -> bool:
     """Whether a position changes inside a row or cannot be worked out where its guard fails.
 
     Look-ups are of the second kind, and divisions by open sizes, which may be 0 there.

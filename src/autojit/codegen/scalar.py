@@ -2,7 +2,8 @@
 
 A dtype has two LLVM types. In memory it is what NumPy stores. In a register it is what arithmetic wants: ``bool`` is
 ``i1`` (``i8`` in memory); ``float16`` and ``bfloat16`` are a ``float`` whose value the narrow format can hold exactly,
-so a chain of half-precision ops is widened once at the load and narrowed once at the store, and rounds between.
+so a chain of half-precision ops is widened once at the load and narrowed once at the store, and rounds between. A
+complex number is a pair of floats, which are loaded and stored one by one: arithmetic is on the parts (`passes`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, float64
 
-Number = bool | int | float
+Number = bool | int | float | complex
 
 
 class Scalar(NamedTuple):
@@ -43,7 +44,10 @@ def register_type(dtype: DType) -> str:
         return "double" if dtype is float64 else "float"
     if dtype.kind in ("int", "uint"):
         return f"i{8 * dtype.size_bytes}"
-    raise TypeError(f"the scalar emitter has no type for {dtype}: split complex numbers into their parts")
+    if dtype.is_complex:
+        part = register_type(dtype.to_real())
+        return f"{{ {part}, {part} }}"
+    raise TypeError(f"the scalar emitter has no type for {dtype}")
 
 
 def memory_type(dtype: DType) -> str:
@@ -67,6 +71,12 @@ def literal(value: Number, dtype: DType) -> str:
     """The exact literal of a Python number in the dtype's register type; integers wrap, halves are rounded."""
     if dtype is bool_:
         return "true" if value else "false"
+    if dtype.is_complex:
+        part = dtype.to_real()
+        value = complex(value)
+        re, im = (f"{register_type(part)} {literal(x, part)}" for x in (value.real, value.imag))
+        return f"{{ {re}, {im} }}"
+    assert not isinstance(value, complex), f"a complex literal of {dtype}"
     if dtype.kind == "float":
         return _float_literal(float(value), dtype)
     bits = 8 * dtype.size_bytes

@@ -13,9 +13,10 @@ from autojit.core.source import here
 from autojit.ir.graph import Value
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
+from autojit.tensor.lent_gradients import lent_gradient
 from autojit.tensor.state import set_layers, set_trace, state
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, array_type, lent_gradient
+from autojit.tensor.tensor import Tensor, array_type
 
 
 class BodyTrace(Trace):

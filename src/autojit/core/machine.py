@@ -54,6 +54,21 @@ class Attending:
 
 
 @record
+class Transforms:
+    """Which Fourier transforms have kernels of their own: along one axis, of few points or as parts of larger ones."""
+
+    most_points: int
+    """More are a table of lines, whose columns and rows are transformed."""
+    largest_prime: int
+    """A number of points with a larger prime factor is computed by convolution."""
+    least_lines: int
+    """Fewer lines than this are a table, too, where they have ``least_points``: lines are what runs side by side."""
+    least_points: int
+    least_neighbours: int
+    """Fewer lines side by side in memory are brought apart first: vectors of them would stay empty."""
+
+
+@record
 class FewRows:
     """Which folds of few long rows are made of folds of their parts (``passes.split_folds``)."""
 
@@ -83,6 +98,8 @@ class Machine:
     """Elements: below, a kernel costs less than making others wait for what it would be fused with."""
     expansion: int
     """A cheap node this much larger than what it reads is computed where it is read."""
+    least_parts: int
+    """Slices of a cheap value that is read in slices only, from which on it is computed where they are read."""
     many_blocks: int
     """This many blocks of memory are joined by copying each, where they are of ``block_bytes`` on average."""
     block_bytes: int
@@ -103,8 +120,12 @@ class Machine:
     turns_loops: bool = False
     """Whether conditions of branches and loops may stay on the device, which then decides without the host."""
     attention: Attending | None = None
+    transforms: Transforms | None = None
+    """None: transforms are called back."""
     few_rows: FewRows | None = None
     """None: kernels part rows among threads by themselves."""
+    loosens_products: bool = False
+    """Whether matrix products with one row, column or step are loops, which fuse with others."""
     epilogue_expressions: int = 0
     """Loops of at most this many expressions over a product's elements become part of its kernel; 0: none do."""
 

@@ -15,6 +15,7 @@ from autojit.dispatch.on_device import placed, where_to
 from autojit.functions.conversion import array_of
 from autojit.functions.elementwise import clone
 from autojit.history.recording import wants_grad
+from autojit.tensor.lent_gradients import lent_gradient
 from autojit.tensor.memory_orders import seen_through
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.storage import Storage, View
@@ -48,7 +49,7 @@ def deep_copy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if self.__dict__:
         made.__dict__.update(copy.deepcopy(self.__dict__, memo))
     if self._grad is not None:
-        made._grad = copy.deepcopy(self._grad, memo)
+        made._grad = copy.deepcopy(lent_gradient(self), memo)
     return made
 
 

@@ -16,9 +16,10 @@ from autojit.core.errors import OldNameWarning, UsageError
 from autojit.core.once import first_use
 from autojit.core.user_warnings import warn
 from autojit.history.recording import shows_grad, wants_grad
+from autojit.tensor.lent_gradients import lent_gradient
 from autojit.tensor.node import Hooks, LeafHooks, RemovableHandle
 from autojit.tensor.state import bump_guard_epoch, state
-from autojit.tensor.tensor import LIKE_LEAF, Tensor, lent_gradient, type_of
+from autojit.tensor.tensor import LIKE_LEAF, Tensor, type_of
 
 T = TypeVar("T")
 

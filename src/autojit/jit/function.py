@@ -48,7 +48,7 @@ from autojit.jit.kept_signatures import Forgetting, make_room
 from autojit.jit.line_by_line import CopiedArguments
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.methods import Methods, distributed, found_by_name
-from autojit.jit.native import NativeStep, why_not_native
+from autojit.jit.native import NativeStep, linked, why_not_native
 from autojit.jit.native_calls import NativeCalls
 from autojit.jit.numpy_arrays import OfNumPy
 from autojit.jit.open_numbers import OpenNumbers
@@ -56,6 +56,7 @@ from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
 from autojit.jit.overlaps import told_apart
 from autojit.jit.pytree import Args, Kwargs
+from autojit.jit.recorded_results import has_code
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
@@ -370,7 +371,7 @@ class JitFunction:
 
     def _install(self, step: CompiledStep, leaves: list[Any], epoch: int) -> None:
         mode = self._mode()
-        if state.anomaly or state.autocast is not None:
+        if state.anomaly or state.autocast is not None or not has_code(step):
             return  # its steps are looked for in ``_slow``
         if why_not_native(step) is not None or step.capture.modes_left is not None:
             self._installed[mode] = None
@@ -381,10 +382,15 @@ class JitFunction:
             native = step.entry = NativeStep(step, leaves, epoch, slow)
             self.natives.add(native)
             others = (other for other in self._recent[mode] if other.step is not step)
-            self._recent[mode] = (native, *others)[:RECENT_LIMIT]
+            self._recent[mode] = linked(self._recent[mode], (native, *others)[:RECENT_LIMIT], self._is_alone)
         else:
             native.refresh(epoch)
         self._installed[mode] = native.call if self.rebinding is None else self.rebinding.around(native, self._as_given)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether something comes between a call and its step, so that no step hands a call on to another one."""
+        return self.rebinding is not None or self.comparison is not None
 
     def stats(self) -> dict[str, Any]:
         """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""

@@ -86,15 +86,26 @@ class Guard:
     source: SourceLocation | None = None
     held_by: tuple[Any, Any] | None = None
     meant: Collection[int] = ()  # the ids of objects in ``expected`` for which no equal ones will do
+    _held: tuple[tuple[Any, int], ...] = ()  # words, and what they were when it held at last
+    _may_have_stand_in: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.native, CellGuard):
             self.held_by = self.native.cell, None
         elif isinstance(self.native, DictGuard):
             self.held_by = self.native.mapping, self.native.key
+        self._may_have_stand_in = may_be_changed(self.expected)
 
     def holds(self) -> bool:
-        return self.takes(self.read())
+        held = self._held
+        if held and all(int(word[0]) == value for word, value in held):
+            return True  # what the words stand for has not been written since
+        if self._may_have_stand_in or not isinstance(self.native, WordsGuard):
+            return self.takes(self.read())  # of what it holds may change what no word tells
+        words = self.native.words()  # before the value, which may change meanwhile
+        is_as_before = self.takes(self.read())
+        self._held = tuple((word.counter, word.expected) for word in words) if is_as_before else ()
+        return is_as_before
 
     def takes(self, value: object) -> bool:
         """Whether what a place holds means what was expected there."""
@@ -123,7 +134,7 @@ def broken_guard(guards: Sequence[Guard]) -> str | None:
 def stand_ins(guards: Iterable[Guard]) -> list[Guard]:
     """Those that are not read before every call, and whose places hold stand-ins (see ``Guard.is_stand_in``)."""
     heard = (guard for guard in guards if guard.native is not None or (guard.by_epoch and guard.held_by is not None))
-    return [guard for guard in heard if guard.is_stand_in(guard.read())]
+    return [guard for guard in heard if guard._may_have_stand_in and guard.is_stand_in(guard.read())]
 
 
 def mean_objects(guards: Iterable[Guard], outputs: Iterable[Any], places: Iterable[Location]) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from autojit.jit.arguments import BAKED, Key
 from autojit.jit.captures import Captures
 from autojit.jit.guards import is_value
+from autojit.jit.native import linked
 from autojit.jit.step import CompiledStep
 
 if TYPE_CHECKING:
@@ -98,7 +99,10 @@ def _let_go(function: JitFunction) -> None:
     """Hold no steps that are not in ``roots`` any more."""
     kept = set(function.steps())
     function._installed[:] = [None] * len(function._installed)
-    function._recent = [tuple(native for native in natives if native.step in kept) for natives in function._recent]
+    function._recent = [
+        linked(natives, tuple(native for native in natives if native.step in kept), function._is_alone)
+        for natives in function._recent
+    ]
 
 
 def _objects_of(root: Captures) -> list[weakref.ref[Any]] | None:

@@ -23,25 +23,31 @@ from autojit.jit.guards import Guard, stand_ins
 from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.native_arguments import arguments_of, identities_of
 from autojit.jit.pytree import flatten
+from autojit.jit.recorded_results import RecordedResults, can_be_recorded
 from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import GradResult
 from autojit.jit.versions import count_calls
 from autojit.runtime.entry import Entry, make_entry
 from autojit.runtime.entry_spec import (
+    MISSING,
     CellGuard,
     Constant,
     DictGuard,
     EntrySizes,
     EntrySpec,
+    LentGuard,
     Output,
     OutputRing,
+    Readers,
     Refusal,
     SlotGuard,
     WordGuard,
 )  # fmt: skip
 from autojit.runtime.executable import data_address
+from autojit.tensor.lent_gradients import UNTOUCHED_READER
 from autojit.tensor.memory_orders import order_of
 from autojit.tensor.state import guard_epoch
+from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -74,15 +80,16 @@ class NativeStep:
         self.written = {id(e.array): e for e, _ in step.effects.written}
         self.views = self._view_positions(leaves)
         self.strided = capture.strided
-        self.replaced = [g for g in step.effects.gradients.all if not g.is_stable]
+        self.replaced = [g for g in step.effects.gradients.all if not g.is_stable and g.lent_before is None]
+        self.recorded = RecordedResults(step) if step.call is not None else None
         has_own = self.is_nested or self.listed or self.views or self.replaced or self.strided or self.firsts
         is_exact, is_plain = step.trace.asks_exact, step.results.is_plain
-        self.is_layered = bool(has_own or step.twins or is_exact or not is_plain or config.check)
+        self.is_layered = bool(has_own or self.recorded or step.twins or is_exact or not is_plain or config.check)
         self.guard_places: dict[int, int] = {}
         self.grad_places: dict[int, GradResult] = {}
         self._made_for = int(step.segment.bindings[0]), int(capture.following.count[0])
         self.word_places: dict[int, tuple[int, int]] = {}  # place -> guard, which of its words
-        self.sizes: dict[str, int] = {}  # the values of open sizes that were asked about last
+        self.sizes = capture.sizes_of(leaves)  # the values of open sizes for which results are made next
         with step.segment.gate.held():
             self.entry: Entry = make_entry(self._spec(_refuse if self.is_layered else slow))
         self.call: Callable[..., Any] = self._layered if self.is_layered else self.entry.call
@@ -141,7 +148,11 @@ class NativeStep:
         if found is REFUSED:
             return self.slow(*args, **kwargs)
         results, capture = self.step.results, self.step.capture
-        return found if results.is_plain else results.package(found, leaves, capture.sizes_of(leaves), (args, kwargs))
+        if self.recorded is not None:
+            found = self.recorded.of(found, leaves)
+        elif results.is_plain:
+            return found
+        return results.package(found, leaves, capture.sizes_of(leaves), (args, kwargs))
 
     def _packed(self, leaves: list[Any]) -> list[Any] | None:
         """The arguments with copies in row-major order of those for whose order the step was captured; None where one
@@ -217,7 +228,8 @@ class NativeStep:
             for place, word in words.items():
                 self.entry.set_expected(place, word)
         for place, grad in self.grad_places.items():
-            self.entry.set_expected(place, grad.before)
+            lent = isinstance(self.entry._spec.guards[place], LentGuard)
+            self.entry.set_expected(place, grad.tensor if lent else grad.before)
 
     def _expected(self, guard: Guard) -> Any:
         """What the entry point finds in a place: what the capture found, or what Python takes for it by now."""
@@ -237,13 +249,14 @@ class NativeStep:
         executable = step.segment.executable
         orders = step.results.orders
         specs = [(v.type.shape, v.type.dtype.numpy, o) for v, o in zip(step.results.values, orders, strict=True)]
+        self._has_open_shape = [is_open(spec[0]) for spec in specs]
         inference, spent = step.results.made_in_inference, step.results.spent
         rings = tuple(
             OutputRing(
                 lambda spec=spec, k=k: self._output(k, spec, k in inference, spent.get(k)),  # type: ignore[misc]
                 executable.n_inputs + k,
                 slot_equals=(("_requires_grad", k in spent), ("_grad_fn", spent.get(k)), *_UNTOUCHED),
-                is_open=is_open(spec[0]),
+                is_open=self._has_open_shape[k],
             )
             for k, spec in enumerate(specs)
         )
@@ -263,6 +276,7 @@ class NativeStep:
             releases_gil=bool(executable.symbols)
             or sum(e.estimate_ns for e in step.compiled.lowered.entries) > GIL_RELEASE_NS,
             fallback=fallback,
+            mend=self._mend,
             error_address=executable.error_address,
             on_error=partial(raise_or_refuse, executable) if step.trace.asks_exact else executable.raise_errors,
             keep=(executable, step.segment),
@@ -274,7 +288,6 @@ class NativeStep:
         executable = self.step.segment.executable
         if not executable.symbols:
             return None
-        self.sizes = self.step.segment.sizes()
         is_asked = has_open_results or bool(self.step.trace.size_guards)
         return EntrySizes(executable.symbols, executable.sizes_table, self._accepts if is_asked else None)
 
@@ -286,10 +299,16 @@ class NativeStep:
         self.sizes = sizes
         return True
 
+    def _present_sizes(self) -> dict[str, int]:
+        """The values of open sizes in the call that goes on; before the first one, those of the call before."""
+        found = self.step.segment.sizes()
+        return found if all(n >= 0 for n in found.values()) else self.sizes
+
     def _output(self, place: int, spec: tuple[Any, Any, Any], inference: bool, spent: SpentNode | None) -> Tensor:
         """A tensor for a result."""
         shape, _, order = spec
-        made = wrap(self.step.segment.executable.allocate(place, concrete(shape, self.sizes), order))
+        shape = concrete(shape, self._present_sizes()) if self._has_open_shape[place] else shape
+        made = wrap(self.step.segment.executable.allocate(place, shape, order))
         if inference:
             mark_inference(made)
         made._requires_grad, made._grad_fn = spent is not None, spent
@@ -297,7 +316,7 @@ class NativeStep:
 
     def _results(self) -> tuple[tuple[Output | Constant, ...], bool]:
         results = self.step.results
-        if results.is_plain:
+        if results.is_plain and self.recorded is None:
             items = tuple(Constant(p.what) if p.kind == "constant" else Output(p.index) for p in results.places)
             return items, results.tree.kind is not None
         if not results.values:
@@ -319,7 +338,7 @@ class NativeStep:
         for grad in self.step.effects.gradients.all:
             if grad.entry.was_read or grad.result is None:
                 self.grad_places[len(guards)] = grad
-                guards.append(SlotGuard(grad.leaf, "_grad", grad.before))
+                guards.append(self._gradient_guard(grad))
         known: set[int] = set()  # words that stand for several reads
         for number, guard in enumerate(self.step.capture.guards):
             if isinstance(guard.native, CellGuard | DictGuard):
@@ -333,8 +352,43 @@ class NativeStep:
                         guards.append(word)
         return guards
 
+    def _gradient_guard(self, grad: GradResult) -> SlotGuard | LentGuard:
+        before = grad.lent_before
+        if before is None:
+            return SlotGuard(grad.leaf, "_grad", grad.before)
+        executable, places = self.step.segment.executable, self.step.effects.moving
+        moved = [k for k, value in enumerate(places) if grad.value is value and before != "own"]
+        index = executable.n_inputs + self.step.segment.n_free + moved[0] if moved else None
+        return LentGuard(grad.leaf, "_grad", grad.tensor, before, "reader", _READERS, index)
 
+    def _mend(self, place: int) -> bool:
+        """With the gate: give gradients other memory where somebody holds what the step has left there.
+
+        Whether that has helped the one of the guard ``place``.
+        """
+        gradients, state = self.step.effects.gradients, self.step.trace.state
+        is_moved = False
+        for number, grad in self.grad_places.items():
+            if grad.lent_before in ("any", "none") and grad.value is not None and grad.prepare(state):
+                self.entry.set_expected(number, grad.tensor)
+                is_moved = is_moved or number == place
+        gradients.bind(self.step.segment)
+        return is_moved
+
+
+_READERS = Readers(Tensor, "_array", "_storage", Storage, "array", (*UNTOUCHED_READER, ("__weakref__", MISSING)))
 REFUSED = Refusal.SLOW
+
+
+def linked(before: Sequence[NativeStep], now: tuple[NativeStep, ...], are_alone: bool) -> tuple[NativeStep, ...]:
+    """The steps of a function that ran last: a call that is not for one of them is tried by the others, natively."""
+    able = [] if are_alone else [native.entry for native in now if not native.is_layered]
+    for native in before:
+        if native not in now:
+            native.entry.set_others(())
+    for native in now:
+        native.entry.set_others([] if native.is_layered else [entry for entry in able if entry is not native.entry])  # type: ignore[misc]
+    return now
 
 
 def _refuse(*args: object, **kwargs: object) -> Refusal:
@@ -361,7 +415,10 @@ def _counts_results(step: CompiledStep) -> bool:
 
 _NEEDS_PYTHON: tuple[tuple[str, Callable[[CompiledStep], object]], ...] = (
     ("Python decides between its parts", lambda step: not step.is_whole),
-    ("its results can be differentiated by the caller", lambda step: step.is_differentiable),
+    (
+        "its results can be differentiated by the caller, and it changes tensors or is several ops",
+        lambda step: step.is_differentiable and not can_be_recorded(step),
+    ),
     ("it replaces tensors, gradients or histories that the caller sees", lambda step: not step.effects.is_plain),
     ("it asks for gradients that histories outside may lead to", lambda step: step.effects.asked.passes),
     ("it asks for attributes of arguments", lambda step: step.trace.asks_attributes),

@@ -1,9 +1,11 @@
 """Which numbers among a jitted function's arguments are inputs of its steps, since they change from call to call.
 
 A number is baked in at first. The second value of a float opens it, the fifth of an int: ints are often choices
-(an axis, a count of layers), and a step that knows them is faster. Ints that a step computes have 64 bits: what may not
-fit, by the known ranges of the numbers it is made of, Python computes (`exact_numbers.py`). What a function takes the
-digits of (``range(n)``) cannot stay open: it is fixed again, with the reason, and every value gets its own step.
+(an axis, a count of layers), and a step that knows them is faster. An int that counts, by one more than in a call that
+was the same otherwise, is open from then on (the position of a cache), unless Python decides on it. Ints that a step
+computes have 64 bits: what may not fit, by the known ranges of the numbers it is made of, Python computes
+(`exact_numbers.py`). What a function takes the digits of (``range(n)``) cannot stay open: it is fixed again, with the
+reason, and every value gets its own step.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from autojit.runtime.entry_spec import INT64_LEAST, INT64_MOST
 if TYPE_CHECKING:
     from autojit.jit.step import Capture
 
+FIXED = "numbers were fixed"  # how the reason begins for which numbers do not stay open
 INTS_BEFORE = 4  # values of an int argument that get steps of their own, until it counts as changing
 
 
@@ -81,6 +84,8 @@ class OpenNumbers:
     def __init__(self) -> None:
         self._open: dict[TreeSpec, frozenset[int]] = {}
         self._fixed: set[tuple[TreeSpec, int]] = set()
+        self._counting: set[tuple[TreeSpec, int]] = set()  # open because they count
+        self._chosen: set[tuple[TreeSpec, int]] = set()  # counting ones on which Python decides: like other ints
 
     def of(self, tree: TreeSpec) -> Collection[int]:
         """The leaves that are open in arguments of this structure."""
@@ -88,8 +93,8 @@ class OpenNumbers:
 
     def clear(self) -> None:
         """Forget them: the function has other arguments now."""
-        self._open.clear()
-        self._fixed.clear()
+        for kept in (self._open, self._fixed, self._counting, self._chosen):
+            kept.clear()
 
     def notice(self, known: Iterable[tuple[Any, ...]], new: tuple[Any, ...], leaves: Sequence[Any]) -> bool:
         """Open the numbers that a call's signature shows to change, by the signatures that are known."""
@@ -103,18 +108,40 @@ class OpenNumbers:
             and (tree, k) not in self._fixed
             and _is_changing(kind, {old[k] for old in alike if _is_baked(old[k], kind)} | {parts[k]})
         }
+        counting = self._newly_counting(tree, parts, alike, leaves) - changed
+        self._counting.update((tree, k) for k in counting)
+        changed |= counting
         if changed:
             self._open[tree] = frozenset(self.of(tree)) | changed
         return bool(changed)
 
     def give_up(self, tree: TreeSpec, capture: Capture, note: Callable[[str], None]) -> bool:
         """Fix the numbers again whose digits a capture has taken; whether there are any."""
-        taken = _taken(capture)
-        if taken:
-            self._open[tree] = frozenset(self.of(tree)) - taken.keys()
+        taken, chosen = _taken(capture)
+        counting = {k for k in chosen if (tree, k) in self._counting} - taken.keys()
+        if taken or counting:
+            self._open[tree] = frozenset(self.of(tree)) - taken.keys() - counting
             self._fixed.update((tree, k) for k in taken)
-            note(f"numbers were fixed: {'; '.join(taken.values())}")
-        return bool(taken)
+            self._chosen.update((tree, k) for k in counting)
+            self._counting -= self._chosen
+            note(f"{FIXED}: {'; '.join([*taken.values(), *(chosen[k] for k in sorted(counting))])}")
+        return bool(taken or counting)
+
+    def _newly_counting(
+        self, tree: TreeSpec, parts: Sequence[Any], alike: Sequence[Any], leaves: Sequence[Any]
+    ) -> set[int]:
+        """Ints that are one more than in an earlier call from which this one differs in such ints alone."""
+        ints = {
+            k
+            for k, leaf in enumerate(leaves)
+            if type(leaf) is int and k not in self.of(tree) and not {(tree, k)} & (self._fixed | self._chosen)
+        }
+        found: set[int] = set()
+        for old in alike if ints else ():
+            others = {k for k, (a, b) in enumerate(zip(old, parts, strict=True)) if a != b}
+            if others <= ints and all(old[k] == ("int", repr(leaves[k] - 1)) for k in others):
+                found |= others
+        return found
 
 
 def _is_baked(part: object, kind: type) -> bool:
@@ -125,18 +152,21 @@ def _is_changing(kind: type, values: Collection[Any]) -> bool:
     return len(values) > (1 if kind is float else INTS_BEFORE)
 
 
-def _taken(capture: Capture) -> dict[int, str]:
-    """Leaf -> why, for the open numbers whose digits Python decided on: a split that depends on numbers alone."""
+def _taken(capture: Capture) -> tuple[dict[int, str], dict[int, str]]:
+    """Leaf -> why, for the open numbers whose digits Python decided on, by splits that depend on numbers alone; and for
+    those on which it decided otherwise.
+    """
     open_leaves = {leaf.value: k for k, leaf in enumerate(capture.arguments) if leaf.kind == "number"}
-    found: dict[int, str] = {}
-    if not open_leaves:
-        return found
-    for split in capture.trace.splits:
-        if split.value.type.dtype is not bool_:
-            sources = _sources(capture, split.value)
-            if sources and sources <= open_leaves.keys():
-                found.update((open_leaves[v], f"their digits are used at {split.source}") for v in sources)
-    return found
+    taken: dict[int, str] = {}
+    chosen: dict[int, str] = {}
+    for split in capture.trace.splits if open_leaves else ():
+        sources = _sources(capture, split.value)
+        if split.value.type.dtype is bool_:
+            decided = sources & open_leaves.keys()
+            chosen.update((open_leaves[v], f"Python decides on them at {split.source}") for v in decided)
+        elif sources and sources <= open_leaves.keys():
+            taken.update((open_leaves[v], f"their digits are used at {split.source}") for v in sources)
+    return taken, chosen
 
 
 def _sources(capture: Capture, value: Value) -> set[Value | None]:

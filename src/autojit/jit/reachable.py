@@ -27,7 +27,7 @@ from autojit.jit.guards import PRIMITIVES
 from autojit.jit.held_contents import fill
 from autojit.jit.observed_functions import BAGS
 from autojit.jit.places import Location
-from autojit.tensor.tensor import SLOTS, StepGradient, Tensor
+from autojit.tensor.tensor import SLOTS, Tensor
 
 if TYPE_CHECKING:
     pass
@@ -287,7 +287,6 @@ class _SavedTensor:
         self.content = content
         self.slots = [(name, getattr(t, name)) for name in SLOTS]
         self.hooks = [dict(hooks or ()) for hooks in hook_tables(t)]
-        self.lent = getattr(t, "is_lent", None)
         storage = t._storage
         self.storage = (
             None if storage is None else (storage.array, storage.version, storage.changed_by, storage.changed_at)
@@ -301,8 +300,6 @@ class _SavedTensor:
         for hooks, kept in zip(hook_tables(t), self.hooks, strict=True):
             if hooks is not None:
                 _restore_dict(hooks, kept)
-        if isinstance(t, StepGradient) and self.lent is not None:
-            t.is_lent = self.lent
         storage = t._storage  # the one that it had, which is put back with the slots
         if storage is not None:
             assert self.storage is not None

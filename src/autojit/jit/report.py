@@ -13,6 +13,7 @@ from autojit.jit.captures import nodes_of
 from autojit.jit.device_report import device_entries, device_lines, grid_lines, kernel_count
 from autojit.jit.guards import shown
 from autojit.jit.native import why_not_native
+from autojit.jit.open_numbers import FIXED
 from autojit.jit.read_objects import read_objects
 from autojit.jit.step import CompiledStep, Decision
 from autojit.runtime.pool import get_num_threads
@@ -106,7 +107,8 @@ def explain_function(function: JitFunction, verbose: bool = False) -> Page:
     unguarded = list(dict.fromkeys(text for step in steps for text in step.capture.unguarded))
     lines += _part("read, not guarded", unguarded, len(unguarded) if verbose else MOST_UNGUARDED, "place(s)")
     reasons = [f"{reason}{function.counts.told_at(reason)}" for reason in function.counts.reasons]
-    shown = reasons if verbose else reasons[-MOST_REASONS:]
+    lasting = [reason for reason in reasons[:-MOST_REASONS] if reason.startswith(FIXED)]  # why there are so many others
+    shown = reasons if verbose else [*lasting, *reasons[-MOST_REASONS:]]
     if shown:
         lines += ["captured again because", *(f"  {_one_line(reason)}" for reason in shown)]
         lines += _counted(len(reasons) - len(shown), "earlier reason(s)", "  ")

@@ -8,6 +8,7 @@ segments) once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,19 @@ class Segment:
                 if self._made is None:  # no other thread was faster
                     self._made = self._make()  # to be shown: who did not compile it at once does not run it
         return self._made
+
+    def adopt(self, compiled: Compiled, graph: Graph) -> None:
+        """Run what was compiled for ``graph``, if that is the segment's own, bound to the state's memory."""
+        mine = (*self.graph.inputs, *self.graph.outputs)
+        theirs = (*graph.inputs, *graph.outputs)
+        if len(mine) != len(theirs) or not all(map(is_, mine, theirs)):
+            return
+        with self.gate.held():
+            if self._made is None:
+                _, inputs, outputs = self._places()
+                executable = build_executable(compiled.lowered, inputs, outputs, self._lasting())
+                executable.gate = self.gate
+                self._made = compiled, executable
 
     def _make(self) -> tuple[Compiled, Any]:
         compiled = self._compile()

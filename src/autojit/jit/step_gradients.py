@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from autojit.core.device_array import write_array
 from autojit.core.records import record
 from autojit.dispatch.dispatch import value_of
@@ -22,7 +24,8 @@ from autojit.jit.results import Results
 from autojit.jit.segment import Segment, allocate
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import GradEntry, StateEntry
-from autojit.tensor.tensor import StepGradient, Tensor, lent_gradient, step_gradient, storage_of, type_of, wrap
+from autojit.tensor.lent_gradients import is_lent, lent_gradient, step_gradient, taken_back
+from autojit.tensor.tensor import StepGradient, Tensor, storage_of, type_of, wrap
 
 
 @record(eq=False, frozen=False)
@@ -44,6 +47,8 @@ class GradResult:
         entry = self.entry
         if not entry.was_read:
             return None
+        if isinstance(self.before, StepGradient):
+            taken_back(self.leaf, self.before)
         now = lent_gradient(self.leaf) if entry.is_kept else self.leaf._grad
         return Followed(f".grad of a tensor {type_of(self.leaf)} that the step reads", entry.initial, now)
 
@@ -64,15 +69,31 @@ class GradResult:
         return self.entry.initial if self.entry.was_read else self.tensor
 
     @property
+    def lent_before(self) -> str | None:
+        """What the leaf's slot holds before a call for which native code looks after the gradient itself: see
+        `LentGuard.before`; None where Python does.
+        """
+        if (
+            not isinstance(self.tensor, StepGradient)
+            or self.result is not None
+            or type(self.tensor._array) is not np.ndarray
+        ):
+            return None
+        if not self.entry.was_read:
+            return "any"
+        return "none" if self.entry.initial is None else "own" if self.entry.initial is self.tensor else None
+
+    @property
     def is_at_hand(self) -> bool:
         """Whether the step may write the gradient's memory as it is: nobody has read what it left there."""
-        return not isinstance(self.tensor, StepGradient) or not self.tensor.is_lent
+        return not isinstance(self.tensor, StepGradient) or not is_lent(self.tensor)
 
     def prepare(self, state: dict[int, StateEntry]) -> bool:
         """Get other memory if somebody may hold this, or it is state that the step reads; whether it did."""
         own = self.tensor
         assert isinstance(own, StepGradient)
-        if not own.is_lent and id(own._array) not in state:
+        taken_back(self.leaf, own)
+        if not is_lent(own) and id(own._array) not in state:
             return False
         self.tensor = step_gradient(allocate(type_of(own)))
         return True
@@ -112,14 +133,21 @@ class ReplacedGradient(GradResult):
         return True
 
     @property
+    def lent_before(self) -> str | None:
+        is_own = isinstance(self.tensor, StepGradient) and type(self.tensor._array) is np.ndarray
+        return "own" if is_own and not self.is_changed else None
+
+    @property
     def before(self) -> Tensor | None:
         return self.tensor
 
     def prepare(self, state: dict[int, StateEntry]) -> bool:
+        if isinstance(self.tensor, StepGradient):
+            taken_back(self.leaf, self.tensor)
         now, entry = self.leaf._grad, self.state
         assert entry is not None
         assert now is not None
-        if isinstance(now, StepGradient) and not now.is_lent:
+        if isinstance(now, StepGradient) and not is_lent(now):
             self.tensor = now  # of this step, or of another that has left it here: only steps know it
             return False
         own = step_gradient(allocate(entry.input.type))

@@ -48,10 +48,11 @@ from autojit.jit.trace_passes import TracePasses
 from autojit.jit.trace_sizes import TraceSizes
 from autojit.jit.trace_texts import TraceTexts
 from autojit.jit.traced_number import TracedNumber
+from autojit.tensor.lent_gradients import lent_gradient
 from autojit.tensor.node import Edge
 from autojit.tensor.state import finished, grad_mode, source_of, state, with_trace
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, array_type, lent_gradient, storage_of, wrap_value
+from autojit.tensor.tensor import Tensor, array_type, storage_of, wrap_value
 
 
 class Trace(

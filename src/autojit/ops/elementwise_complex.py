@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from autojit.ops.elementwise_arithmetic import cast, guarded_div, mul, sub, wher
 from autojit.ops.elementwise_base import Binary, Pointwise, binary, is_complex, unary
 from autojit.ops.elementwise_logic import lt, ne
 from autojit.ops.sources import literal, zeros_like
+
+if TYPE_CHECKING:
+    from autojit.ir.emitter import Emitter, S
 
 __all__ = [
     "Abs", "Angle", "Complex", "Conj", "Imag", "Real", "Sign", "abs", "angle", "complex", "conj", "imag", "real",
@@ -108,6 +111,9 @@ class Complex(Binary):
         present = im_dot if re_dot is None else re_dot
         zero = literal(present, 0)
         return complex(zero if re_dot is None else re_dot, zero if im_dot is None else im_dot)
+
+    def lower(self, emit: Emitter[S], re: S, im: S) -> S:
+        return emit.paired(re, im)
 
     @classmethod
     def samples(cls, dtype: DType) -> Any:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,8 +28,10 @@ __all__ = ["Fft", "Irfft", "Rfft", "fft", "irfft", "rfft"]
 _ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-class _Transform(Structured, abstract=True):
+class Transform(Structured, abstract=True):
     """Linear, and the batch axis in front is not one of its axes."""
+
+    fixes_sizes: ClassVar[bool] = True
 
     jvp = linear_jvp
 
@@ -38,7 +40,7 @@ class _Transform(Structured, abstract=True):
 
 
 @record
-class Fft(_Transform):
+class Fft(Transform):
     """The complex transform along ``axes`` (negative): ``sum over n of x[n] exp(-2 pi i k n / N)``.
 
     The sign is + if it is an inverse one.
@@ -69,7 +71,7 @@ class Fft(_Transform):
 
 
 @record
-class Rfft(_Transform):
+class Rfft(Transform):
     """The half ``k = 0, ..., N // 2`` of a real operand's transform along ``axis`` (negative)."""
 
     axis: int
@@ -99,7 +101,7 @@ class Rfft(_Transform):
 
 
 @record
-class Irfft(_Transform):
+class Irfft(Transform):
     """The ``n`` real points along ``axis`` (negative) whose half transform is the operand; the inverse of ``Rfft``.
 
     The imaginary parts of the first and, if ``n`` is even, the last entry have no influence.

@@ -20,8 +20,6 @@ from autojit.ir.index import Index, reshaped
 from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp, not_differentiable
 from autojit.ops.base import Structured
 from autojit.ops.elementwise_arithmetic import add, mul
-from autojit.ops.elementwise_complex import complex, imag, real
-from autojit.ops.joining import select, stack
 from autojit.ops.samples import Samples, ramp
 from autojit.ops.scattering import IndexUpdate
 from autojit.ops.shape import View, reshape
@@ -148,10 +146,6 @@ class ViewAsReal(Retyped):
         parts = x.real
         return numpy_as_strided(parts, (*x.shape, 2), (*x.strides, parts.itemsize))
 
-    def expand(self, x: O) -> Any:
-        """The same from the ops that code generation knows."""
-        return stack([real(x), imag(x)], -1)
-
     def inverse(self, origin: DType) -> Op:
         return ViewAsComplex()
 
@@ -188,10 +182,6 @@ class ViewAsComplex(Retyped):
 
     def copies(self, x: Ndarray) -> bool:
         return bool(x.strides[-1] != x.itemsize and x.size)
-
-    def expand(self, x: O) -> Any:
-        """The same from the ops that code generation knows."""
-        return complex(select(x, -1, 0), select(x, -1, 1))
 
     def inverse(self, origin: DType) -> Op:
         return ViewAsReal()

@@ -1,8 +1,9 @@
 """Expand what code generation does not know into what it knows.
 
-``view_update`` becomes its chain of updates, views between complex numbers and pairs their parts, ops that hold graphs
-the ops of these; matrix products of halves, integers and bool are computed in a type that has a GEMM; sums of halves
-accumulate in float32. Attention becomes its composite where the machine has no kernels for it, or they do not pay.
+``view_update`` becomes its chain of updates, ops that hold graphs the ops of these; matrix products of halves, integers
+and bool are computed in a type that has a GEMM; sums of halves accumulate in float32. Attention becomes its composite
+where the machine has no kernels for it, or they do not pay. Fourier transforms become those that have
+kernels (`fourier`). At the end complex numbers become pairs (`complex_parts`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind, bind_all
 from autojit.ops.graph_op import GraphOp
+from autojit.passes.complex_parts import split_complex
+from autojit.passes.fourier import transform_rules
 from autojit.passes.rewrite import Rewriter, Rule
 
 HALVES = (float16, bfloat16)
@@ -94,7 +97,7 @@ def _pays(known: Attending, op: Any, q: TensorType, k: TensorType) -> bool:
 ATTENTION = ("attention", "attention_adjoint")
 PRODUCTS = ("matmul", "convolution", "convolution_input", "convolution_weight")
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(("view_update", "view_as_real", "view_as_complex"), _own_expansion),
+    "view_update": _own_expansion,
     **dict.fromkeys(("sum", "prod", "amax", "amin"), _in_float32),
     **dict.fromkeys(("cumulative", "cumulative_extreme", "linear_recurrence"), _all_in_float32),
     **dict.fromkeys(("scatter", "index_update", "index_put"), _all_in_float32),
@@ -108,8 +111,9 @@ def expand(graph: Graph, machine: Machine) -> Graph:
     """
     rules = RULES if machine.product_dtypes.issuperset(HALVES) else RULES | dict.fromkeys(PRODUCTS, _in_float32)
     rules = rules | dict.fromkeys(ATTENTION, partial(_attention, machine))
+    rules = rules | transform_rules(machine)
     held = {n.op.name for n in graph.nodes if isinstance(n.op, GraphOp) and n.op.opened_by == "expand"} - {*ATTENTION}
     rules = rules | dict.fromkeys(held, _own_expansion) if held else rules
-    if not any(node.op.name in rules for node in graph.nodes):
-        return graph
-    return Rewriter(rules).run(graph)
+    if any(node.op.name in rules for node in graph.nodes):
+        graph = Rewriter(rules).run(graph)
+    return split_complex(graph)

@@ -23,6 +23,7 @@ from autojit.passes.join_products import join_products
 from autojit.passes.join_slices import join_slices
 from autojit.passes.layout import transpose_products
 from autojit.passes.loop_bodies import optimize_bodies
+from autojit.passes.narrow_products import loosen_narrow_products
 from autojit.passes.simplify import simplify
 from autojit.passes.split_folds import split_folds
 
@@ -43,6 +44,7 @@ PASSES: tuple[Pass | MachinePass, ...] = (
     simplify,
     join_products,
     eliminate_common_subexpressions,
+    loosen_narrow_products,
     accumulate_products,
     split_folds,
     eliminate_dead_code,
@@ -56,7 +58,7 @@ NEEDED: tuple[Pass | MachinePass, ...] = (
     eliminate_dead_code,
 )  # to be lowered at all
 FOR_MACHINES: frozenset[Pass | MachinePass] = frozenset(
-    (expand, join_products, accumulate_products, settle_devices, split_folds)
+    (expand, join_products, loosen_narrow_products, accumulate_products, settle_devices, split_folds)
 )
 """Those that ask where the graph will run."""
 

@@ -14,6 +14,7 @@ from functools import partial
 
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
 from autojit.codegen.cpu.plan.runner import plan_ir
+from autojit.codegen.cpu.vector_text import WRITTEN_OUT
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.config import config
@@ -33,7 +34,7 @@ _POLL_S = 0.05  # how late an interrupt may come while kernels are waited for
 
 def _loaded(texts: Sequence[str], pass_levels: Mapping[str, int]) -> Iterator[LoadedObject]:
     """The loaded code of texts; those that are not in the object cache are compiled on all cores."""
-    levels = [pass_levels.get(text) for text in texts]
+    levels = [pass_levels.get(text, 0 if text.startswith(WRITTEN_OUT) else None) for text in texts]
     contents = default_cache().objects(texts, cached_host_target(), config.opt_level, pass_levels=levels)
     return map(load, contents)
 

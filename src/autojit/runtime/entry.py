@@ -9,7 +9,6 @@ Everything whose address is in a table is held by the entry, and the entry by it
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.codegen.records import Record
-from autojit.core.device_array import DeviceArray, layout_in_memory
+from autojit.core.device_array import DeviceArray
 from autojit.core.errors import ArgumentError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.sizes import is_symbolic
 from autojit.runtime.entry_fallback import PythonEntry
+from autojit.runtime.entry_lent import describe_own, lent_places, lent_table
 from autojit.runtime.entry_method import new_builtin
 from autojit.runtime.entry_records import (
     KINDS,
@@ -33,44 +33,37 @@ from autojit.runtime.entry_records import (
     Head,
     Identity,
     ResultItem,
-    Ring,
-    RingEntry,
     Slot,
     WrittenRange,
 )
+from autojit.runtime.entry_rings import EntryRings
 from autojit.runtime.entry_spec import (
     INT64_LEAST,
     INT64_MOST,
-    MISSING,
     Argument,
     ArrayArgument,
     ArrayCheck,
     Behind,
-    CellGuard,
     Constant,
     DictGuard,
     EntrySpec,
     EqualIntArgument,
     FloatArgument,
     Guard,
+    LentGuard,
     ObjectArgument,
     Refusal,
-    SlotGuard,
     Slots,
     TensorArgument,
-    WordGuard,
 )
+from autojit.runtime.entry_words import address_of, expected_word, guarded_word
 from autojit.runtime.executable import POINTER_BYTES, data_address
 from autojit.runtime.gate import GATE_WORDS, UNLESS_REENTERED
 from autojit.runtime.object_layout import (
     TYPE_OFFSET,
-    array_flags,
-    attributes_offset,
-    cell_content_address,
     layout_is_known,
     new_capsule,
     slot_offset,
-    word_at,
 )
 
 if TYPE_CHECKING:
@@ -79,6 +72,7 @@ if TYPE_CHECKING:
     Words = npt.NDArray[np.int64]
 
 
+MOST_OTHERS = 4
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 
 
@@ -104,17 +98,17 @@ class NativeEntry:
         self._spec = spec
         self._kept: list[Any] = [spec]
         self._expected: list[object] = [guard.expected for guard in spec.guards]
-        self._accepted = np.full(len(spec.sizes.symbols) if spec.sizes is not None else 0, -1, np.int64)
-        self._rings: list[list[Any]] = [[] for _ in spec.rings]
         self._write_guards(spec.guards)
         self._taken: set[int] = set()  # open sizes that an argument before says
         self._arguments = _table(ArgumentWords, map(self._argument_words, spec.arguments))
-        self._ring_records = np.zeros((len(spec.rings), len(Ring.fields)), np.int64)
-        self._entries = [np.zeros((ring.capacity, len(RingEntry.fields)), np.int64) for ring in spec.rings]
+        n_sizes = len(spec.sizes.symbols) if spec.sizes is not None and spec.sizes.accepts is not None else 0
+        self._rings = EntryRings(spec.rings, n_sizes)
+        self._others = np.zeros(MOST_OTHERS, np.int64)
+        self._asked: tuple[Any, ...] = ()  # keeps them
         self._results = self._result_pairs()
         self._head = self._head_words()
-        for ring in range(len(spec.rings)):
-            self._refill(ring)
+        self._rings.fill()
+        self._head[Head.others.place] = data_address(self._others)
         self._quiet_head = self._head.copy()
         self._quiet_head[Head.fallback.place] = 0
         self._retry_head = self._quiet_head.copy()
@@ -129,30 +123,27 @@ class NativeEntry:
         """From now on guard `guard` of the spec demands `expected`. At any time: calls see the old one or the new."""
         row = self._word_rows.get(guard)
         if row is not None:
-            word = _expected_word(self._spec.guards[guard], expected)
+            word = expected_word(self._spec.guards[guard], expected)
             self._words[row, GuardedWord.expected.place] = word
+        elif guard in self._lent_rows:
+            describe_own(self._lent[self._lent_rows[guard]], self._spec.guards[guard], expected)
         else:
-            self._dicts[self._dict_rows[guard], GuardedItem.expected.place] = _address(expected)
+            self._dicts[self._dict_rows[guard], GuardedItem.expected.place] = address_of(expected)
         self._expected[guard] = expected
 
     def refill(self, ring: int) -> None:
         """Replace the tensors of ring `ring` that are in use by fresh ones. Waits for a call that runs."""
         with self._spec.gate.held():
-            self._refill(ring)
+            self._rings.refill(ring)
 
-    def _refill(self, ring: int) -> None:
-        """`refill` by whoever has the gate."""
-        spec = self._spec.rings[ring]
-        tensors = self._rings[ring]
-        kept = [tensors[rank] for rank in range(len(tensors)) if self._is_free(ring, rank)]
-        tensors.clear()
-        tensors.extend(kept)
-        del kept
-        while len(tensors) < spec.capacity:
-            tensors.append(spec.make())
-        for rank in range(len(tensors)):
-            self._describe_ring_entry(ring, rank)
-        self._ring_records[ring, Ring.n_entries.place] = len(tensors)
+    def set_others(self, entries: Sequence[NativeEntry]) -> None:
+        """Entries that are asked, the first one first, when this one cannot run a call; what they refuse goes on."""
+        asked = tuple([entry._quiet for entry in entries[:MOST_OTHERS]])
+        self._head[Head.n_others.place] = 0
+        self._others[: len(asked)] = [id(other) for other in asked]
+        before, self._asked = self._asked, asked
+        self._head[Head.n_others.place] = len(asked)
+        del before  # not before the table names others
 
     def last_failure(self) -> tuple[str, int]:
         """Of some last refused call: a word of `entry_records.REASONS` and the index of argument, guard or ring."""
@@ -161,7 +152,7 @@ class NativeEntry:
     def _failure_of(self, head: Words) -> tuple[str, int]:
         failure = int(head[Head.failure.place])
         reason, index = REASONS[failure & 255], failure >> 8
-        rows = {"word": self._word_rows, "dict": self._dict_rows}.get(reason)
+        rows = {"word": self._word_rows, "dict": self._dict_rows, "lent": self._lent_rows}.get(reason)
         if rows is None:
             return reason, index
         return "guard", next(guard for guard, row in rows.items() if row == index)
@@ -173,7 +164,7 @@ class NativeEntry:
             Reentered: the calling thread is in a call of this step.
         """
         found = self._quiet(*args, **kwargs)
-        if type(found) is not Refusal or (found is Refusal.SLOW and not len(self._accepted)):
+        if type(found) is not Refusal or (found is Refusal.SLOW and not self._rings.accepted.size):
             return found
         return self._with_gate(args, kwargs)
 
@@ -196,13 +187,16 @@ class NativeEntry:
             gate.check()
             try:
                 gate.close()
-                for _ in range(len(self._spec.rings) + 2):
+                for _ in range(len(self._spec.rings) + len(self._lent_rows) + 2):
                     found = self._retry(*args, **kwargs)
                     if type(found) is not Refusal:
                         return found
                     reason, ring = self._failure_of(self._retry_head)
                     if reason == "ring":
-                        self._refill(ring)
+                        self._rings.refill(ring)
+                    elif reason == "guard" and ring in self._lent_rows:
+                        if self._spec.mend is None or not self._spec.mend(ring):
+                            break
                     elif reason != "sizes" or not self._accept():
                         break
                 self._head[Head.failure.place] = self._retry_head[Head.failure.place]
@@ -218,38 +212,8 @@ class NativeEntry:
         values = tuple(int(n) for n in sizes.table[: len(sizes.symbols)])
         if not sizes.accepts(values):
             return False
-        for rank, ring in enumerate(self._spec.rings):
-            if ring.is_open:
-                self._rings[rank].clear()
-                self._refill(rank)
-        self._accepted[:] = values
+        self._rings.accept(values)
         return True
-
-    def _is_free(self, ring: int, rank: int) -> bool:
-        """Whether only the ring holds the tensor and only the tensor its array, as the native code sees it."""
-        spec = self._spec.rings[ring]
-        cls = type(self._rings[ring][rank])
-        tensor, content, array = (int(word) for word in self._entries[ring][rank][:3])
-        if _references(tensor) != 1 or word_at(tensor + slot_offset(cls, spec.array_slot)) != content:
-            return False
-        is_alone = _references(content) == 1 and _references(array) == 1
-        untouched = (word_at(tensor + slot_offset(cls, name)) == _address(value) for name, value in spec.slot_equals)
-        return is_alone and all(untouched) and not getattr(self._rings[ring][rank], "__dict__", None)
-
-    def _describe_ring_entry(self, ring: int, rank: int) -> None:
-        tensor = self._rings[ring][rank]
-        content = getattr(tensor, self._spec.rings[ring].array_slot)
-        array = layout_in_memory(content)
-        cls: type = type(tensor)
-        attributes = id(tensor.__dict__) if attributes_offset(cls) else 0
-        self._entries[ring][rank] = RingEntry(
-            tensor=id(tensor),
-            content=id(content),
-            array=id(array),
-            data=data_address(array),
-            flags=array_flags(array),
-            attributes=attributes,
-        )
 
     def _head_words(self) -> Words:
         spec = self._spec
@@ -266,7 +230,7 @@ class NativeEntry:
             n_dicts=len(self._dict_rows),
             dicts=data_address(self._dicts),
             n_rings=len(spec.rings),
-            rings=data_address(self._ring_records),
+            rings=data_address(self._rings.records),
             step=spec.step_address,
             table=spec.table_address,
             releases_gil=int(spec.releases_gil),
@@ -281,13 +245,16 @@ class NativeEntry:
             int_type=id(int),
             error=spec.error_address or self._keep_table(np.zeros(1, np.int64)),
             raiser=self._keep_object(spec.on_error),
-            n_sizes=len(self._accepted) if spec.sizes is not None and spec.sizes.accepts is not None else 0,
+            n_sizes=self._rings.accepted.shape[1],
             sizes=0 if spec.sizes is None else data_address(spec.sizes.table),
-            accepted=data_address(self._accepted),
+            accepted=data_address(self._rings.accepted),
+            sets=data_address(self._rings.sets),
             n_identities=len(spec.identities),
             identities=self._keep_table(_table(Identity, identities)),
             n_ranges=len(spec.written),
             ranges=self._keep_table(_table(WrittenRange, written)),
+            n_lent=len(self._lent_rows),
+            lent=data_address(self._lent),
         )
         return np.array(head, np.int64)
 
@@ -326,7 +293,7 @@ class NativeEntry:
             owner_offset=slot_offset(behind.part_type, behind.owner),
             no_owner=id(None),
             slot_offset=slot_offset(behind.owner_type, behind.slot),
-            expected=_address(behind.expected),
+            expected=address_of(behind.expected),
         )
         address = self._keep_table(np.array(words, np.int64))
         return {"part": slot_offset(cls, behind.part), "no_part": id(None), "behind": address}
@@ -358,7 +325,7 @@ class NativeEntry:
         return ~(2 * symbol)
 
     def _slot_pairs(self, cls: type, slots: Slots) -> int:
-        pairs = (Slot(offset=slot_offset(cls, name), expected=_address(value)) for name, value in slots)
+        pairs = (Slot(offset=slot_offset(cls, name), expected=address_of(value)) for name, value in slots)
         return self._keep_table(_table(Slot, pairs))
 
     def _write_guards(self, guards: Sequence[Guard]) -> None:
@@ -367,28 +334,24 @@ class NativeEntry:
         items: list[GuardedItem] = []
         self._word_rows: dict[int, int] = {}
         self._dict_rows: dict[int, int] = {}
+        self._lent_rows = {index: k for k, index in enumerate(lent_places(guards))}
         for index, guard in enumerate(guards):
+            if isinstance(guard, LentGuard):
+                continue
             if isinstance(guard, DictGuard):
                 self._dict_rows[index] = len(items)
                 key = self._keep_name(guard.key)
-                items.append(GuardedItem(mapping=id(guard.mapping), key=key, expected=_address(guard.expected)))
+                items.append(GuardedItem(mapping=id(guard.mapping), key=key, expected=address_of(guard.expected)))
             else:
                 self._word_rows[index] = len(words)
-                expected = _expected_word(guard, guard.expected)
-                words.append(GuardedWord(address=_guarded_word(guard), expected=expected))
+                expected = expected_word(guard, guard.expected)
+                words.append(GuardedWord(address=guarded_word(guard), expected=expected))
         self._words, self._dicts = _table(GuardedWord, words), _table(GuardedItem, items)
+        self._lent = lent_table([guards[k] for k in self._lent_rows], self._spec.table_address, self._kept)
 
     def _result_pairs(self) -> Words:
-        for index, ring in enumerate(self._spec.rings):
-            cls: type = type(ring.make())
-            self._ring_records[index] = Ring(
-                entries=data_address(self._entries[index]),
-                store=self._table_entry(ring.table_index),
-                offset=slot_offset(cls, ring.array_slot),
-                n_slots=len(ring.slot_equals),
-                slots=self._slot_pairs(cls, ring.slot_equals),
-                attributes_offset=attributes_offset(cls),
-            )
+        for ring, one in enumerate(self._spec.rings):
+            self._rings.describe(ring, self._table_entry(one.table_index), self._slot_pairs)
         return _table(
             ResultItem,
             (
@@ -421,28 +384,3 @@ Entry = NativeEntry | PythonEntry
 def _table(record: type[Record[int]], rows: Iterable[Record[int]]) -> Words:
     """Records in a row, as memory has them."""
     return np.array(list(rows), np.int64).reshape(-1, len(record.fields))
-
-
-def _guarded_word(guard: SlotGuard | CellGuard | WordGuard) -> int:
-    """Address of the guarded word."""
-    if isinstance(guard, SlotGuard):
-        return id(guard.owner) + slot_offset(type(guard.owner), guard.slot)
-    if isinstance(guard, CellGuard):
-        return cell_content_address(guard.cell)
-    return data_address(guard.counter)
-
-
-def _expected_word(guard: Guard, expected: object) -> int:
-    """What the guarded word must be: a number, or an object's address."""
-    if isinstance(guard, WordGuard):
-        assert isinstance(expected, int)
-        return expected
-    return _address(expected)
-
-
-def _address(value: object) -> int:
-    return 0 if value is MISSING else id(value)
-
-
-def _references(address: int) -> int:
-    return ctypes.c_uint32.from_address(address).value

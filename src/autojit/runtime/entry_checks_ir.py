@@ -20,6 +20,7 @@ from autojit.runtime.entry_records import (
     FLOAT_VALUE_OFFSET,
     KINDS,
     TYPE_OFFSET,
+    AcceptedSets,
     ArgumentWords,
     BehindWords,
     Head,
@@ -31,11 +32,12 @@ from autojit.runtime.entry_records import (
 )
 
 ARGUMENT_HOLDS = Signature("argument_holds", "ptr object, ptr record, ptr head", "i1")
-RING_PICKS = Signature("ring_picks", "ptr ring", "i1")
+RING_PICKS = Signature("ring_picks", "ptr ring, ptr sets", "i1")
+SIZES_ACCEPTED = Signature("sizes_accepted", "ptr head", "i1")
 RESULT_ITEM = Signature("result_item", "ptr head, i64 index", "ptr")
 EACH_HELD = Signature("each_held", "ptr records, i64 count, ptr change")
 COUNT_REFERENCE = Signature("Py_IncRef", "ptr object")
-_SLOTS_HOLD = Signature("slots_hold", "ptr object, i64 count, ptr slots", "i1")
+SLOTS_HOLD = Signature("slots_hold", "ptr object, i64 count, ptr slots", "i1")
 _BEHIND_HOLDS = Signature("behind_holds", "ptr part, ptr words", "i1")
 _IS_APART = Signature("lies_apart", "ptr array, ptr record, ptr head", "i1")
 _ARRAY_HOLDS = Signature("array_holds", "ptr array, ptr record, ptr head", "i1")
@@ -48,12 +50,13 @@ YES, NO = "true", "false"
 
 def add_checks(module: ModuleText) -> None:
     """The functions that `entry_ir` calls."""
-    NativeFunction.define(module, _SLOTS_HOLD, _write_slots_hold, linkage="internal", attributes=INLINED)
+    NativeFunction.define(module, SLOTS_HOLD, _write_slots_hold, linkage="internal", attributes=INLINED)
     NativeFunction.define(module, _BEHIND_HOLDS, _write_behind_holds, linkage="internal")
     NativeFunction.define(module, _IS_APART, _write_lies_apart, linkage="internal")
     NativeFunction.define(module, _ARRAY_HOLDS, _write_array_holds, linkage="internal", attributes=INLINED)
     NativeFunction.define(module, _INT_VALUE, _write_int_value, linkage="internal")
     NativeFunction.define(module, ARGUMENT_HOLDS, _write_argument_holds, linkage="internal", attributes=INLINED)
+    NativeFunction.define(module, SIZES_ACCEPTED, _write_sizes_accepted, linkage="internal")
     NativeFunction.define(module, RING_PICKS, _write_ring_picks, linkage="internal", attributes=INLINED)
     NativeFunction.define(module, RESULT_ITEM, _write_result_item, linkage="internal", attributes=INLINED)
     NativeFunction.define(module, EACH_HELD, _write_each_held, linkage="internal")
@@ -120,7 +123,7 @@ def _size_bytes(f: NativeFunction, array: str, record: str) -> str:
 def _write_array_holds(f: NativeFunction) -> None:
     """Whether an array is as the record says; stores its data pointer."""
     array, record, head = f.parameters
-    f.return_unless(f.test("eq", _type_of(f, array), f.get(head, Head.array_type)), NO)
+    f.return_unless(f.test("eq", type_of(f, array), f.get(head, Head.array_type)), NO)
     is_dtype = f.test("eq", f.load("i64", f.at(array, ARRAY_DTYPE_OFFSET)), f.get(record, ArgumentWords.dtype))
     ndim = f.convert("sext", f.load("i32", f.at(array, ARRAY_NDIM_OFFSET)), "i32")
     is_ndim = f.test("eq", ndim, f.get(record, ArgumentWords.ndim))
@@ -160,7 +163,8 @@ def _check_extent(f: NativeFunction, have: str, want: str, sizes: str) -> None:
     f.begin(fits)
 
 
-def _type_of(f: NativeFunction, value: str) -> str:
+def type_of(f: NativeFunction, value: str) -> str:
+    """An object's class."""
     return f.load("i64", f.at(value, TYPE_OFFSET))
 
 
@@ -181,7 +185,7 @@ def _write_argument_holds(f: NativeFunction) -> None:
     argument, record, head = f.parameters
     number = f.local("i64", 8)
     expected = f.get(record, ArgumentWords.expected)
-    kind = _type_of(f, argument)
+    kind = type_of(f, argument)
     is_expected = f.test("eq", kind, expected)
     in_range = f.junction(stem="in_range")
     with f.switch(f.get(record, ArgumentWords.kind)) as case:
@@ -218,7 +222,7 @@ def _check_tensor(f: NativeFunction) -> None:
     """Return whether a tensor's slots, the part that it looks at, and its array are as the record says."""
     tensor, record, head = f.parameters
     n_slots, slots = f.get(record, ArgumentWords.n_slots), f.get(record, ArgumentWords.slots)
-    f.return_unless(f.call(_SLOTS_HOLD, tensor, n_slots, slots), NO)
+    f.return_unless(f.call(SLOTS_HOLD, tensor, n_slots, slots), NO)
     part = f.load("i64", f.at(tensor, f.get(record, ArgumentWords.part)))
     with f.when(f.test("ne", part, f.get(record, ArgumentWords.no_part))):
         behind = f.get(record, ArgumentWords.behind)
@@ -227,7 +231,7 @@ def _check_tensor(f: NativeFunction) -> None:
     f.return_when(f.is_zero(content, "ptr"), NO)
     wrapper = f.get(record, ArgumentWords.wrapper)
     with f.when(f.is_set(wrapper)):
-        f.return_unless(f.test("eq", _type_of(f, content), wrapper), NO)
+        f.return_unless(f.test("eq", type_of(f, content), wrapper), NO)
         space = f.load("i64", f.at(content, f.get(record, ArgumentWords.place)))
         f.return_unless(f.test("eq", space, f.get(record, ArgumentWords.space)), NO)
         layout = f.load("ptr", f.at(content, f.get(record, ArgumentWords.layout)))
@@ -245,10 +249,29 @@ def _take_int(f: NativeFunction, kind: str, number: str, in_range: Junction) -> 
     f.go(in_range)
 
 
+def _write_sizes_accepted(f: NativeFunction) -> None:
+    """Whether the open sizes have values that Python has accepted; says in which row they are."""
+    (head,) = f.parameters
+    count = f.get(head, Head.n_sizes)
+    f.return_when(f.is_zero(count), YES)
+    values, rows, sets = f.get(head, Head.sizes), f.get(head, Head.accepted), f.get(head, Head.sets)
+    with f.loop(0, f.get(sets, AcceptedSets.n_rows), stem="row") as k:
+        other = f.junction(stem="other")
+        row = f.element(rows, "i64", f.mul(k, count))
+        with f.loop(0, count, stem="size") as size:
+            have, want = (f.load("i64", f.element(words, "i64", size)) for words in (values, row))
+            f.go_unless(f.test("eq", have, want), other)
+        f.put(sets, AcceptedSets.present, k)
+        f.ret(YES)
+        f.begin(other)
+    f.ret(NO)
+
+
 def _write_ring_picks(f: NativeFunction) -> None:
     """Pick a tensor that only its ring owns; no when there is none."""
-    (ring,) = f.parameters
+    ring, sets = f.parameters
     count, entries, offset = (f.get(ring, word) for word in (Ring.n_entries, Ring.entries, Ring.offset))
+    entries = f.at(entries, f.mul(f.get(sets, AcceptedSets.present), f.get(ring, Ring.stride)))
     with f.loop(0, count) as k:
         taken = f.junction(stem="taken")
         entry = f.item(RingEntry, entries, k)
@@ -262,14 +285,14 @@ def _write_ring_picks(f: NativeFunction) -> None:
 def _free_tensor(f: NativeFunction, ring: str, entry: str, offset: str, taken: Junction) -> str:
     """The tensor of an entry; on to ``taken`` if others hold it or its array, or if it was changed."""
     tensor, array = f.get(entry, RingEntry.tensor), f.get(entry, RingEntry.array)
-    f.go_unless(_is_held_once(f, tensor), taken)
+    f.go_unless(is_held_once(f, tensor), taken)
     content = f.load("ptr", f.at(tensor, offset))
     f.go_unless(f.test("eq", content, f.get(entry, RingEntry.content), "ptr"), taken)
     has_flags = f.test("eq", _flags_of(f, array), f.get(entry, RingEntry.flags))
-    is_alone = f.both(_is_held_once(f, content), _is_held_once(f, array))  # one array, or one and what holds it
+    is_alone = f.both(is_held_once(f, content), is_held_once(f, array))  # one array, or one and what holds it
     f.go_unless(f.both(is_alone, has_flags), taken)
     n_slots, slots = f.get(ring, Ring.n_slots), f.get(ring, Ring.slots)
-    f.go_unless(f.call(_SLOTS_HOLD, tensor, n_slots, slots), taken)
+    f.go_unless(f.call(SLOTS_HOLD, tensor, n_slots, slots), taken)
     attributes_offset = f.get(ring, Ring.attributes_offset)
     with f.when(f.is_set(attributes_offset)):
         attributes = f.load("ptr", f.at(tensor, attributes_offset))
@@ -278,7 +301,8 @@ def _free_tensor(f: NativeFunction, ring: str, entry: str, offset: str, taken: J
     return tensor
 
 
-def _is_held_once(f: NativeFunction, value: str) -> str:
+def is_held_once(f: NativeFunction, value: str) -> str:
+    """Whether there is one reference to an object."""
     return f.test("eq", f.load("i32", value), 1, "i32")
 
 

@@ -30,6 +30,7 @@ from autojit.runtime.entry_spec import (
     FloatArgument,
     Guard,
     IntArgument,
+    LentGuard,
     ObjectArgument,
     Refusal,
     SlotGuard,
@@ -78,6 +79,9 @@ class PythonEntry:
     def set_expected(self, guard: int, expected: object) -> None:
         """See `entry.NativeEntry.set_expected`."""
         self._expected[guard] = expected
+
+    def set_others(self, entries: Sequence[PythonEntry]) -> None:
+        """See `entry.NativeEntry.set_others`; the fallback asks them."""
 
     def refill(self, ring: int) -> None:
         """See `entry.NativeEntry.refill`; nothing to do here."""
@@ -142,8 +146,12 @@ class PythonEntry:
         return None
 
     def _broken_guard(self) -> tuple[str, int] | None:
-        """Word guards first, then dictionaries: the order of the native code."""
-        order = sorted(range(len(self._expected)), key=lambda index: isinstance(self._spec.guards[index], DictGuard))
+        """Word guards first, then dictionaries, then lent tensors: the order of the native code."""
+        kinds = [
+            (DictGuard, LentGuard).index(type(g)) if isinstance(g, DictGuard | LentGuard) else -1
+            for g in self._spec.guards
+        ]
+        order = sorted(range(len(self._expected)), key=kinds.__getitem__)
         for index in order:
             if not _guard_holds(self._spec.guards[index], self._expected[index]):
                 return "guard", index
@@ -159,6 +167,9 @@ class PythonEntry:
         if (refused := self._raise_errors()) is not None:
             return refused
         self._counted[0] += 1
+        for guard, expected in zip(self._spec.guards, self._expected, strict=True):
+            if isinstance(guard, LentGuard):
+                setattr(guard.owner, guard.slot, expected)
         items = [item.value if isinstance(item, Constant) else outputs[item.ring] for item in self._spec.results]
         return tuple(items) if self._spec.returns_tuple else items[0]
 
@@ -229,10 +240,19 @@ def _guard_holds(guard: Guard, expected: object) -> bool:
             return _slot(guard.owner, guard.slot) is expected
         case CellGuard():
             return _cell_content(guard.cell) is expected
+        case LentGuard():
+            return _is_not_lent(guard, expected)
         case DictGuard():
             return guard.mapping.get(guard.key, MISSING) is expected
         case _:
             return int(guard.counter.flat[0]) == expected
+
+
+def _is_not_lent(guard: LentGuard, own: object) -> bool:
+    """Without reference counts: nobody has ever read the tensor."""
+    held = _slot(guard.owner, guard.slot)
+    fits = {"own": held is own, "none": held is None, "any": True}[guard.before]
+    return fits and getattr(own, guard.lent_slot) is None
 
 
 def _slots_hold(value: Any, slots: Slots) -> bool:

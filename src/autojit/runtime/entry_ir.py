@@ -4,9 +4,9 @@ One function serves every step: it interprets the step's descriptor, records (`e
 fills. So it is compiled once per machine, a step costs no compile time for it, and no Python address is ever in code.
 
 How to read this file: `entry_ir` writes the stages of a call in their order: the gate, then the checks (arity,
-keywords, arguments, which of them are one object, sizes, words, dictionaries, rings), then the run and its result.
-Every check that fails goes to one place, which undoes the one thing done so far (the busy word) and answers with a
-sentinel or the fallback's result.
+keywords, arguments, which of them are one object, sizes, words, dictionaries, rings, lent tensors), then the run, what
+it leaves in slots, and its result. Every check that fails goes to one place, which undoes the one thing done so far
+(the busy word), asks the function's other steps, and answers with a sentinel or the fallback's result.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from autojit.runtime.entry_checks_ir import (
     EACH_HELD,
     RESULT_ITEM,
     RING_PICKS,
+    SIZES_ACCEPTED,
     add_checks,
 )
+from autojit.runtime.entry_lent_ir import LEAVE_LENT, LENT_HOLDS, add_lent
 from autojit.runtime.entry_records import (
     CAPSULE_POINTER_OFFSET,
     REASONS,
@@ -33,6 +35,7 @@ from autojit.runtime.entry_records import (
     GuardedWord,
     Head,
     Identity,
+    LentTensor,
     Ring,
 )
 
@@ -46,6 +49,9 @@ _CLEAR_ERROR = Signature("PyErr_Clear")
 _CALL = Signature("PyObject_Vectorcall", "ptr callable, ptr args, i64 nargs, ptr names", "ptr")
 _THIS_THREAD = Signature("PyThread_get_thread_ident", "", "i64")
 _DROP_REFERENCE = Signature("Py_DecRef", "ptr object")
+
+
+_REFUSALS = (Head.slow, Head.need_output, Head.is_busy)
 
 
 class _Entry(NativeFunction):
@@ -83,6 +89,7 @@ def entry_ir() -> str:
     """The module text."""
     module = ModuleText()
     add_checks(module)
+    add_lent(module)
     module.declarations[_DROP_REFERENCE.symbol] = _DROP_REFERENCE.declaration
     f = _Entry(module)
     _take_gate(f)
@@ -95,8 +102,10 @@ def entry_ir() -> str:
     _check_words(f)
     _check_dicts(f)
     _pick_from_rings(f)
+    _check_lent(f)
     _run(f, records, n_arguments)
     _raise_if_failed(f)
+    _leave_lent(f)
     _return_result(f)
     _refuse(f)
     f.finish()
@@ -150,11 +159,8 @@ def _check_identities(f: _Entry) -> None:
 
 
 def _check_sizes(f: _Entry) -> None:
-    """The open sizes have the values that Python accepted last."""
-    values, accepted = f.get(f.step, Head.sizes), f.get(f.step, Head.accepted)
-    with f.loop(0, f.get(f.step, Head.n_sizes), stem="size") as k:
-        have, want = (f.load("i64", f.element(sizes, "i64", k)) for sizes in (values, accepted))
-        f.demand(f.test("eq", have, want), "sizes", k)
+    """The open sizes have values that Python has accepted."""
+    f.demand(f.call(SIZES_ACCEPTED, f.step), "sizes")
 
 
 def _check_words(f: _Entry) -> None:
@@ -180,8 +186,22 @@ def _pick_from_rings(f: _Entry) -> None:
     """A tensor for each output."""
     rings, need_output = f.get(f.step, Head.rings), f.get(f.step, Head.need_output)
     with f.loop(0, f.get(f.step, Head.n_rings), stem="ring") as k:
-        is_found = f.call(RING_PICKS, f.item(Ring, rings, k))
+        is_found = f.call(RING_PICKS, f.item(Ring, rings, k), f.get(f.step, Head.sets))
         f.go_unless(is_found, f.failed, REASONS.index("ring"), k, need_output)
+
+
+def _check_lent(f: _Entry) -> None:
+    """Nobody holds the memory of tensors that the step has lent."""
+    lent = f.get(f.step, Head.lent)
+    with f.loop(0, f.get(f.step, Head.n_lent), stem="lent") as k:
+        f.demand(f.call(LENT_HOLDS, f.item(LentTensor, lent, k)), "lent", k)
+
+
+def _leave_lent(f: _Entry) -> None:
+    """The slots hold the step's tensors."""
+    lent = f.get(f.step, Head.lent)
+    with f.loop(0, f.get(f.step, Head.n_lent), stem="left") as k:
+        f.call(LEAVE_LENT, f.item(LentTensor, lent, k))
 
 
 def _run(f: _Entry, records: str, n_arguments: str) -> None:
@@ -216,6 +236,22 @@ def _return_result(f: _Entry) -> None:
     f.leave(results)
 
 
+def _ask_others(f: _Entry, reason: str, sentinel: str) -> None:
+    """Return what another step gives that the call is for; on if there is none, or this one can be made to fit."""
+    can_be_mended = [f.test("eq", reason, REASONS.index(word)) for word in ("sizes", "lent")]
+    is_for_others = f.both(f.test("eq", sentinel, f.slow, "ptr"), f.binary("xor", f.either(*can_be_mended), 1, "i1"))
+    with f.when(is_for_others), f.loop(0, f.get(f.step, Head.n_others), stem="asked") as k:
+        other = f.load("ptr", f.element(f.get(f.step, Head.others), "ptr", k))
+        f.call(COUNT_REFERENCE, other)  # somebody may put another one in its place meanwhile
+        found = f.call(_CALL, other, f.args, f.n_args, f.names)
+        f.call(_DROP_REFERENCE, other)
+        refusals = [f.test("eq", found, f.get(f.step, word), "ptr") for word in _REFUSALS]
+        is_refused = f.either(refusals[0], f.either(*refusals[1:]))
+        with f.when(f.binary("xor", is_refused, 1, "i1")):
+            f.ret(found)
+        f.call(_DROP_REFERENCE, found)
+
+
 def _refuse(f: _Entry) -> None:
     """Say why the step did not run; the fallback's result, or a sentinel."""
     reason, index, sentinel = f.begin(f.failed)
@@ -223,6 +259,7 @@ def _refuse(f: _Entry) -> None:
     f.go(f.refused, reason, index, sentinel)
     reason, index, sentinel = f.begin(f.refused)
     f.put(f.step, Head.failure, f.binary("or", reason, f.binary("shl", index, 8)))
+    _ask_others(f, reason, sentinel)
     fallback = f.get(f.step, Head.fallback)
     with f.when(f.is_set(fallback, "ptr")):
         f.end_with(_CALL, fallback, f.args, f.n_args, f.names)

@@ -41,11 +41,16 @@ class Head(Record[int]):
     raiser: Pointer  # callable that raises what it met
     n_sizes: Word  # open sizes whose values Python must have accepted
     sizes: Pointer  # the open sizes' values, which the arguments' checks fill in
-    accepted: Pointer  # the values that were accepted last
+    accepted: Pointer  # rows of values that were accepted
+    sets: Pointer  # `AcceptedSets`
     n_identities: Word
     identities: Pointer  # `Identity`
     n_ranges: Word
     ranges: Pointer  # `WrittenRange`, sorted and apart: memory that the step writes
+    n_lent: Word
+    lent: Pointer  # `LentTensor`
+    n_others: Word = field(default=0)  # steps that are asked before the fallback
+    others: Pointer = field(default=0)  # their callables, which answer with a sentinel when they refuse
 
 
 class GateWords(Record[int]):
@@ -53,6 +58,13 @@ class GateWords(Record[int]):
 
     running: Word  # the thread of the native call, 0: none
     reserved: Word  # 1 while Python has the gate or waits for it
+
+
+class AcceptedSets(Record[int]):
+    """Values of the open sizes for which rings have tensors."""
+
+    n_rows: Word
+    present: Word  # out: the row of this call
 
 
 class ArgumentWords(Record[int]):
@@ -120,6 +132,33 @@ class GuardedItem(Record[int]):
     expected: Pointer
 
 
+class LentTensor(Record[int]):
+    """A tensor of the step in a slot of another one, whose memory readers may hold."""
+
+    slot: Pointer
+    own: Pointer
+    lent_offset: Word  # of the slot of ``own`` for the array that readers got
+    before: Word  # index into `BEFORE`
+    store: Pointer  # an entry of the pointer table, or 0
+    data: Word  # and what it must be
+    readers: Pointer  # `ReaderWords`
+
+
+class ReaderWords(Record[int]):
+    """How readers hold a lent tensor's memory."""
+
+    none: Pointer
+    tensor_type: Word
+    array_offset: Word
+    storage_offset: Word
+    storage_type: Word
+    root_offset: Word
+    weak_offset: Word  # of a storage's weak references
+    n_slots: Word
+    slots: Pointer  # `Slot`
+    attributes_offset: Word
+
+
 class WrittenRange(Record[int]):
     """Memory that the step writes: its first byte, and the byte after the last."""
 
@@ -139,6 +178,7 @@ class Ring(Record[int]):
 
     n_entries: Word = field(default=0)
     entries: Pointer  # `RingEntry`
+    stride: Word  # bytes from the entries for one row of accepted sizes to those for the next
     store: Pointer  # where the data pointer is put
     offset: Word  # of the tensor's array slot
     n_slots: Word
@@ -159,7 +199,8 @@ class RingEntry(Record[int]):
 
 
 KINDS = ("object", "array", "tensor", "float", "equal_int", "int")
-REASONS = ("none", "busy", "arity", "keyword", "argument", "word", "dict", "ring", "sizes")
+REASONS = ("none", "busy", "arity", "keyword", "argument", "word", "dict", "ring", "sizes", "lent")
+BEFORE = ("own", "none", "any")
 
 TYPE_OFFSET = 8
 TUPLE_SIZE_OFFSET = 16

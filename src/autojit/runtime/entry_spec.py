@@ -160,7 +160,42 @@ class DictGuard(NamedTuple):
     expected: object
 
 
-Guard = SlotGuard | CellGuard | WordGuard | DictGuard
+class Readers(NamedTuple):
+    """How those who read a lent tensor hold its memory: by a `tensor_type` whose slot `array_slot` holds the array that
+    is lent, whose slot `storage_slot` holds None or a `storage_type` with the array in its slot `root_slot`, and whose
+    other slots are as `slot_equals` says, or they hold it in a way that nobody can follow.
+    """
+
+    tensor_type: type
+    array_slot: str
+    storage_slot: str
+    storage_type: type
+    root_slot: str
+    slot_equals: Slots
+
+
+class LentGuard(NamedTuple):
+    """`owner`'s slot may hold `expected`, a tensor that belongs to the step and whose memory it writes (`table_index`).
+
+    Its slot `lent_slot` holds the array that readers got, or None. After a call the slot holds `expected`, or what a
+    reader had put in its place and nobody else holds. Where somebody does, the call is refused.
+
+    Args:
+        before: what the slot holds: "own" (`expected`, or what a reader has put there and dropped again), "none" (None)
+            or "any": whatever it holds is replaced.
+        table_index: entry of the pointer table that must point to the tensor's memory; None: other guards see to that.
+    """
+
+    owner: object
+    slot: str
+    expected: Any
+    before: str
+    lent_slot: str
+    readers: Readers
+    table_index: int | None = None
+
+
+Guard = SlotGuard | CellGuard | WordGuard | DictGuard | LentGuard
 
 
 class OutputRing(NamedTuple):
@@ -225,6 +260,8 @@ class EntrySpec(NamedTuple):
         error_address: an int64 that the step sets when it fails; 0: it cannot fail.
         on_error: raises what the step met and clears that word; what it returns instead is what the call gives.
         sizes: the step's open sizes, if it has any.
+        mend: asked by whoever has the gate when a `LentGuard` fails, with its number: whether the step has other memory
+            now, which `set_expected` was told.
         written: addresses that the step writes besides its outputs, sorted and apart; no array argument is there.
         keep: owner of step and table.
     """
@@ -245,4 +282,5 @@ class EntrySpec(NamedTuple):
     on_error: Callable[[], Any] | None = None
     sizes: EntrySizes | None = None
     written: tuple[tuple[int, int], ...] = ()
+    mend: Callable[[int], bool] | None = None
     keep: object = None

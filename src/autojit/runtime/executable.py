@@ -130,6 +130,7 @@ class Executable:
         self._rows: list[KernelRow] | None = None  # made when somebody watches
         self.error_address = self._failures.address
         self.raise_errors = self._failures.raise_errors
+        self._fixed_shapes: list[tuple[int, ...]] | None = None  # of outputs, where no size is open
         self.outputs = tuple(outputs)
         self.n_inputs = n_inputs  # entries of the table before the first output's
         self.step_address = code.address(STEP_SYMBOL)
@@ -193,6 +194,11 @@ class Executable:
 
     def storage_shapes(self, sizes: Sequence[int] = (), count: int | None = None) -> list[tuple[int, ...]]:
         """Shapes of arrays that take the (first) outputs for values of `symbols`; flat where a call counts elements."""
+        if not (self.symbols or self.counted or sizes):
+            fixed = self._fixed_shapes
+            if fixed is None:
+                fixed = self._fixed_shapes = [self._storage_shape(spec, {}) for spec in self.outputs]
+            return fixed[:count]
         values = dict(zip(self.symbols, sizes, strict=True))
         return [self._storage_shape(spec, values) for spec in self.outputs[:count]]
 

@@ -32,6 +32,7 @@ from autojit.codegen.lowered import (
     DeviceRun,
     Entry,
     ErrorWords,
+    ForeignAddress,
     Immediate,
     LoweredStep,
     Mover,
@@ -403,6 +404,8 @@ class PlanBuilder:
             return self.words(argument.words)
         if isinstance(argument, ProductAddress):
             return builtin_address(f"aj_gemm_{argument.dtype.short}")
+        if isinstance(argument, ForeignAddress):
+            return argument.function.address()
         if isinstance(argument, ErrorWords):
             return self.failures.address
         if isinstance(argument, Word | Counter):

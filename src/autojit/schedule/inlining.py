@@ -9,6 +9,8 @@ from autojit.core.machine import Machine
 from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Elementwise
+from autojit.ops.elementwise_arithmetic import Mul
+from autojit.ops.reductions import Sum
 from autojit.schedule.kinds import Kind
 from autojit.schedule.parted import parted_values
 from autojit.schedule.pull import leaves, loop_indices
@@ -23,15 +25,31 @@ def inline_values(
     of two broadcast vectors): computing it where it is read moves less memory than storing it.
     """
     inline: set[Value] = set()
-    parted = parted_values(graph, definitions, kinds)
+    parted = parted_values(graph, definitions, kinds, machine.least_parts)
+    terms = _terms(graph, definitions) if machine.loosens_products else set()
     for node in graph.nodes:
         kind = kinds[node]
         is_expansion = kind is Kind.POINTWISE and _is_expansion(node, definitions, inline, machine.expansion)
         # Each reader of an inline value computes it again. So only cheap ops expand (`Elementwise.is_cheap`), and parts
         # have one reader each.
-        if kind is Kind.INLINE or is_expansion or node.outputs[0] in parted:
+        if kind is Kind.INLINE or is_expansion or node.outputs[0] in parted or node.outputs[0] in terms:
             inline.update(node.outputs)
     return inline
+
+
+def _terms(graph: Graph, definitions: Mapping[Value, Node]) -> set[Value]:
+    """Products that repeat an operand and that one sum alone reads: a matrix-vector product never stores its terms."""
+    found = {node.inputs[0] for node in graph.nodes if isinstance(node.op, Sum)}
+    uses = graph.use_counts() if found else {}
+    return {value for value in found if uses[value] == 1 and _repeats(definitions.get(value))}
+
+
+def _repeats(node: Node | None) -> bool:
+    """Whether a node multiplies by something smaller."""
+    if node is None or not isinstance(node.op, Mul) or node.is_kept:
+        return False
+    (value,) = node.outputs
+    return any(operand.type.shape != value.type.shape for operand in node.inputs)
 
 
 def _is_expansion(node: Node, definitions: dict[Value, Node], inline: set[Value], expansion: int) -> bool:

@@ -16,6 +16,7 @@ from autojit.core.machine import Machine
 from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node
 from autojit.ops.base import Elementwise, Reduction, Reindex, Source
+from autojit.ops.elementwise_complex import Complex, Imag, Real
 from autojit.ops.formula import is_lowered
 from autojit.ops.indexing import Gathering
 from autojit.ops.joining import Concatenate
@@ -23,7 +24,8 @@ from autojit.ops.matmul import Matmul, MatmulAdd
 from autojit.ops.random import RandomBits
 from autojit.ops.shape import SliceUpdate
 
-_NO_SCALARS = ("complex", "float8")  # kinds of dtypes whose elements are not a single register to an `Emitter`
+# The passes compute with parts. Where complex numbers are in memory, elements are taken apart and put together.
+_OF_PAIRS = Real, Imag, Complex, Reindex, Source, Gathering
 _PRODUCTS = Matmul, MatmulAdd
 # An element of these is computed from elements at positions that are known, which is all that fusion asks. They are not
 # `Elementwise` because these positions are not their own.
@@ -57,7 +59,8 @@ def product_dtypes(graph: Graph, machine: Machine) -> set[str]:
 def is_opaque(node: Node) -> bool:
     """Whether generated code cannot compute the node: complex numbers, floats of a byte, ops without a lowering."""
     for value in (*node.inputs, *node.outputs):
-        if value.type.dtype.kind in _NO_SCALARS:
+        kind = value.type.dtype.kind
+        if kind == "float8" or (kind == "complex" and not isinstance(node.op, _OF_PAIRS)):
             return True
     return isinstance(node.op, Elementwise) and not is_lowered(type(node.op))
 

@@ -20,16 +20,21 @@ from autojit.schedule.kinds import Kind
 FEW = 8
 
 
-def parted_values(graph: Graph, definitions: Mapping[Value, Node], kinds: Mapping[Node, Kind]) -> set[Value]:
+def parted_values(
+    graph: Graph, definitions: Mapping[Value, Node], kinds: Mapping[Node, Kind], least: int
+) -> set[Value]:
     """Values of cheap elementwise ops whose readers are slices without common elements, each read by one such op.
 
     With them, the operands of the same shape that are computed for them alone. Time O(edges).
+
+    Args:
+        least: slices of a value (`Machine.least_parts`).
     """
     parts: dict[Value, list[Node]] = {}
     for node in graph.nodes:
         if isinstance(node.op, Slice) and _is_cheap(definitions.get(node.inputs[0]), kinds):
             parts.setdefault(node.inputs[0], []).append(node)
-    parts = {value: nodes for value, nodes in parts.items() if len(nodes) > 1 and _are_apart(nodes)}
+    parts = {value: nodes for value, nodes in parts.items() if len(nodes) >= least and _are_apart(nodes)}
     if not parts:
         return set()
     owner = {node.outputs[0]: value for value, nodes in parts.items() for node in nodes}

@@ -252,30 +252,15 @@ def _slots_besides(kind: type) -> tuple[str, ...]:
 
 
 class StepGradient(Tensor):
-    """A ``.grad`` whose memory a compiled step writes again at every call; readers get ``lent_gradient``."""
+    """A ``.grad`` whose memory a compiled step writes again at every call; readers get a lent one.
 
-    __slots__ = ("is_lent",)
-
-    is_lent: bool  # whether somebody has read it since the step got its memory
-
-
-def step_gradient(array: NDArray[Any]) -> StepGradient:
-    """A gradient that belongs to a compiled step."""
-    made = alias(wrap(array), StepGradient)
-    made._storage = None
-    made.is_lent = False
-    return made
-
-
-def lent_gradient(leaf: Tensor) -> Tensor | None:
-    """``leaf._grad`` for a reader, who may keep it: a step's own gradient becomes a plain tensor, by which the step
-    sees at its next call that the memory may be in use.
+    ``reader`` is the array that readers get, None as long as nobody has read. It shows the same memory by a buffer of
+    its own: whoever keeps a tensor, a view or an array of it counts as a holder of ``reader``, and no step does.
     """
-    grad = leaf._grad
-    if type(grad) is StepGradient:
-        grad.is_lent = True
-        grad = leaf._grad = wrap(grad._array)
-    return grad
+
+    __slots__ = ("reader",)
+
+    reader: Any
 
 
 def storage_of(t: Tensor) -> Storage:

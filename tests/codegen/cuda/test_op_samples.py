@@ -69,8 +69,6 @@ def structured_samples(part: int) -> Iterator[tuple[str, list[StructuredKernel],
     """The samples of a part with kernels of ops of their own: their names, these kernels, values."""
     for op_class in OPS:
         for dtype in ALL_DTYPES:
-            if dtype.is_complex:  # called back
-                continue
             for number, (op, inputs) in enumerate(op_class.samples(dtype)):  # type: ignore[attr-defined]
                 name = f"{op_class.name} {dtype.short} {number}"
                 if crc32(name.encode()) % PARTS != part:

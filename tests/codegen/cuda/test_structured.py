@@ -92,7 +92,7 @@ def _folded(base: Array, place: Array, src: Array, combine: str) -> Array:
 
 
 @pytest.mark.parametrize("combine", ["add", "set", "mul", "max", "min"])
-@pytest.mark.parametrize(("rows", "columns", "count"), [(7, 5, 40), (40, 1, 300), (3, 70, 9), (9, 0, 4), (9, 3, 0)])
+@pytest.mark.parametrize(("rows", "columns", "count"), [(7, 8, 40), (40, 1, 300), (3, 70, 9), (9, 0, 4), (9, 3, 0)])
 def test_rows_are_taken_in_order_bit_for_bit(combine: str, rows: int, columns: int, count: int, form: None) -> None:
     generator = np.random.default_rng(rows)
     base, src = (
@@ -150,6 +150,24 @@ def test_convolutions(stride: Any, padding: Any, dilation: Any, groups: int, dty
     _agrees(Convolution(places, *how), (x, w), 1)
     _agrees(ConvolutionInput(x.shape[2:], *how), (y, w), None)
     _agrees(ConvolutionWeight(w.shape[2:], *how), (x, y), 1)
+
+
+@pytest.mark.parametrize(
+    ("taps", "channels", "stride"), [((1, 1), 8, 1), ((1, 1), 6, 2), ((3, 1), 8, 2), ((1, 3), 6, 1)]
+)
+def test_convolutions_of_whole_vectors(taps: tuple[int, int], channels: int, stride: int) -> None:
+    """Of images whose rows, and of weights whose filters, are whole vectors: with one tap nothing needs a window."""
+    generator = np.random.default_rng(channels)
+    padding = (taps[0] // 2, taps[1] // 2)
+    places = tuple(-(-n // stride) for n in (6, 8))
+    x, w, y = (
+        generator.normal(size=size).astype("f4")
+        for size in ((2, channels, 6, 8), (4, channels // 2, *taps), (2, 4, *places))
+    )
+    how = (stride, stride), padding, (1, 1), 2
+    _agrees(Convolution(places, *how), (x, w), 1)
+    _agrees(ConvolutionInput((6, 8), *how), (y, w), None)
+    _agrees(ConvolutionWeight(taps, *how), (x, y), 1)
 
 
 # -- scans, sorts, searches

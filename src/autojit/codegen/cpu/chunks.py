@@ -16,6 +16,7 @@ BYTE_NS = 0.03  # one byte moved through a cache level: 25 to 40 GB/s
 CHUNK_NS = 25_000.0  # least work of a chunk: idle workers take some 43 us to wake up (design note on threads)
 MAX_CHUNKS = 64  # no measurement is recorded: a few for each thread of a large machine
 MAX_PARTIAL_CHUNKS = 16  # likewise: one thread folds as many partial results, serially, at the end
+ROW_ALIGN = 8  # rows that are folded: whole units of `loops.row_blocks`
 INNER_ALIGN = 1024  # elements: a page of float32, so that two chunks share no page and no vector
 # Elements that a float32 sum takes before it is added to a float64 total. Blocks of 1,024 were measured and cost
 # nothing (37 GB/s from memory); of 4,096 no measurement is recorded.
@@ -55,6 +56,8 @@ def plan_chunks(walk: Walk, slices: Slices | None = None) -> ChunkPlan:
     size = -(-total // wanted)
     if over_inner:
         size = size_min(total, -(-size // INNER_ALIGN) * INNER_ALIGN)
+    elif (program.reductions or program.accumulators) and not is_symbolic(size) and size >= 4 * ROW_ALIGN:
+        size = -(-size // ROW_ALIGN) * ROW_ALIGN  # few long rows stay as they are: they would be fewer chunks
     size = size_max(size, 1)
     return ChunkPlan(-(-total // size), size, over_inner, estimate)
 

@@ -15,6 +15,8 @@ from autojit.codegen.function_text import Operand
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.module_text import ModuleText
 from autojit.core.config import config
+from autojit.core.dtypes import DType
+from autojit.core.foreign_functions import ForeignFunction
 from autojit.core.records import record
 from autojit.ir.op import Op
 
@@ -40,6 +42,8 @@ class KernelText:
         scratch_bytes: memory each worker needs; its address, common to all workers, follows the buffers.
         sizes: symbolic sizes that the last argument gives the values of, if any.
         failing: the ops behind the sites from ``FAILURE_SITE`` on.
+        product: the type whose matrix product it calls; its address follows the scratch's.
+        foreign: functions of other libraries that it calls; their addresses come next.
     """
 
     text: str
@@ -50,6 +54,8 @@ class KernelText:
     scratch_bytes: int = 0
     sizes: tuple[int, ...] = ()
     failing: tuple[Op, ...] = ()
+    product: DType | None = None
+    foreign: tuple[ForeignFunction, ...] = ()
 
 
 class KernelModule(ModuleText):
@@ -68,6 +74,7 @@ class CpuKernel(KernelFunction):
     takes: ClassVar[str] = "ptr noalias readonly args, i64 chunk, i64 worker"
     attribute_group: ClassVar[str] = "#0"
     opaque: ClassVar[str] = "%worker"
+    shortest_vectorised: int = VECTORISED_EXTENT
 
     @classmethod
     def alone(cls) -> Self:
@@ -75,7 +82,14 @@ class CpuKernel(KernelFunction):
         return cls(KernelModule(), "kernel", is_checked=config.check)
 
     def kernel_text(
-        self, chunks: int, estimate_ns: float, *, partial_bytes: int = 0, scratch_bytes: int = 0
+        self,
+        chunks: int,
+        estimate_ns: float,
+        *,
+        partial_bytes: int = 0,
+        scratch_bytes: int = 0,
+        product: DType | None = None,
+        foreign: tuple[ForeignFunction, ...] = (),
     ) -> KernelText:
         """The kernel whose module is complete, this function its first."""
         return KernelText(
@@ -87,12 +101,22 @@ class CpuKernel(KernelFunction):
             scratch_bytes=scratch_bytes,
             sizes=tuple(self.module.sizes),
             failing=tuple(self.failing),
+            product=product,
+            foreign=foreign,
         )
 
-    def finished(self, chunks: int, estimate_ns: float, *, scratch_bytes: int = 0) -> KernelText:
+    def finished(
+        self,
+        chunks: int,
+        estimate_ns: float,
+        *,
+        scratch_bytes: int = 0,
+        product: DType | None = None,
+        foreign: tuple[ForeignFunction, ...] = (),
+    ) -> KernelText:
         """End the function, which is all of its kernel."""
         self.finish()
-        return self.kernel_text(chunks, estimate_ns, scratch_bytes=scratch_bytes)
+        return self.kernel_text(chunks, estimate_ns, scratch_bytes=scratch_bytes, product=product, foreign=foreign)
 
     def _argument(self, number: int, kind: str) -> str:
         """The instruction that gives an argument."""
@@ -161,7 +185,7 @@ class CpuKernel(KernelFunction):
         properties = [f"!{number}", "!1"]
         if calls_functions:
             properties.append(self.module.node(f'!"llvm.loop.interleave.count", i32 {INTERLEAVE}'))
-        if extent is not None and extent >= VECTORISED_EXTENT:
+        if extent is not None and extent >= self.shortest_vectorised:
             properties.append(self.module.node('!"llvm.loop.unroll.disable"'))
             done = self.module.node('!"llvm.loop.isvectorized", i32 1')
             properties.append(self.module.node(f'!"llvm.loop.vectorize.followup_all", {done}'))

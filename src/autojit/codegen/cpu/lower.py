@@ -34,10 +34,12 @@ from autojit.codegen.lowered import (
     Count,
     Entry,
     ErrorWords,
+    ForeignAddress,
     Immediate,
     LoweredStep,
     LowerInner,
     Offset,
+    ProductAddress,
     Recount,
     Reporter,
     Scratch,
@@ -299,11 +301,19 @@ class _Lowering:
         counted = counted_by(kernel.node) if is_counting(kernel.node) else None
         if counted is not None:
             arguments = (*arguments, Count(counted))
+        if found.partial_bytes:
+            arguments = (*arguments, Scratch(found.partial_bytes * found.chunks, per_worker=False))
         if found.scratch_bytes:
             arguments = (*arguments, Scratch(found.scratch_bytes, per_worker=True))
+        if found.product is not None:
+            self.gemms.add(found.product.short)
+            arguments = (*arguments, ProductAddress(found.product))
+        arguments = (*arguments, *map(ForeignAddress, found.foreign))
         lookups = [kernel.node] * len(kernel.operands) if counted is None else ()
         arguments = (*arguments, *self._last_arguments(found, kernel, lookups))
         self.entries.append(Entry(found.text, "kernel", arguments, found.chunks, found.estimate_ns, name))
+        if found.partial_bytes:
+            self.entries.append(Entry(found.text, "kernel_combine", arguments, 1, 500.0, "combine"))
         if counted is not None:  # then what depends on the size
             self.entries.append(Entry("@aj_sizes", "", (Recount(counted),), 1, 50.0, "sizes"))
 

@@ -7,7 +7,7 @@ Where a number has no measurement beside it, none is recorded. Counts of kernels
 from __future__ import annotations
 
 from autojit.core.dtypes import float32, float64
-from autojit.core.machine import Attending, Bands, Machine
+from autojit.core.machine import Attending, Bands, Machine, Transforms
 
 CPU_MACHINE = Machine(
     kind="cpu",
@@ -17,6 +17,7 @@ CPU_MACHINE = Machine(
     most_buffers=40,  # of a loop nest, before address registers spill on x86-64; 20 make one kernel more, 10 make 188
     small_domain=4096,  # 0: 77 kernels fewer, but 45 % more memory is live at once; 65536: 65 more
     expansion=8,  # 4: 4 kernels fewer; without: 10 more
+    least_parts=2,  # 1: edges in a loop that also folds; 100 steps of a stencil take 34 to 38 ms instead of 31
     many_blocks=8,
     block_bytes=1024,
     accumulated_bytes=64 * 1024,  # smaller results are summed slice by slice in bands
@@ -45,6 +46,14 @@ CPU_MACHINE = Machine(
         causal_gain=8,
         least_bytes=32 << 20,  # what one step would keep beside everything else; no measurement is recorded
     ),
+    transforms=Transforms(
+        most_points=4096,  # two buffers of as many points, 16 float32 numbers each: 1 MiB, a second-level cache
+        largest_prime=13,  # 64 lines of 1009 points by convolution take twice the time of 1024
+        least_lines=4,  # no measurement of this number and the next two is recorded
+        least_points=256,
+        least_neighbours=8,
+    ),
+    loosens_products=True,
     batch_bytes=1 << 20,  # less costs more to fork than it brings
 )
 

@@ -19,6 +19,10 @@ INTERNAL = "nounwind noinline"
 """Attributes of a function that others of its module call often: inlined, each call would be compiled again."""
 
 
+WRITTEN_OUT = "; vectors, registers and order are written out"
+"""First line of a module that LLVM's passes gain nothing in: they would only take half as long again to compile."""
+
+
 @record
 class Vector:
     """``<lanes x element>``, the contents of one vector register.
@@ -54,28 +58,24 @@ class Vector:
 
 
 class VectorModule(KernelModule):
-    """A module of such functions."""
+    """A module of such functions; ``is_written_out``: see `WRITTEN_OUT`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_written_out: bool = False) -> None:
         super().__init__()
+        self.is_written_out = is_written_out
         self.nodes += [
             "!2 = distinct !{!2, !3, !4}",
             '!3 = !{!"llvm.loop.unroll.disable"}',
             '!4 = !{!"llvm.loop.vectorize.enable", i1 false}',
         ]
 
+    def text(self) -> str:
+        """The module, functions first."""
+        return f"{WRITTEN_OUT}\n{super().text()}" if self.is_written_out else super().text()
 
-class VectorText(FunctionText):
-    """A function with vectors."""
 
-    wrapping: ClassVar[str] = " nsw"
-    back_edge: ClassVar[str] = ", !llvm.loop !2"
-
-    def while_left(
-        self, at_least: int, kinds: Sequence[str], first: Sequence[Operand], turn: Callable[[State], State]
-    ) -> State:
-        """``while state[0] >= at_least: state = turn(state)``."""
-        return self.repeat_while(kinds, first, lambda state: self.test("sge", state[0], at_least), turn)
+class Vectors(FunctionText):
+    """What functions with vectors write."""
 
     def mask_below(self, vector: Vector, count: str, first: int = 0) -> str:
         """Mask of the lanes ``first + lane < count`` (an i64)."""
@@ -120,6 +120,19 @@ class VectorText(FunctionText):
         if fused:
             return self.value(f"call {v} @llvm.fma.{vector.suffix}({v} {a}, {v} {b}, {v} {total})")
         return self.value(f"fadd {v} {total}, {self.value(f'fmul {v} {a}, {b}')}")
+
+
+class VectorText(Vectors):
+    """A function with vectors."""
+
+    wrapping: ClassVar[str] = " nsw"
+    back_edge: ClassVar[str] = ", !llvm.loop !2"
+
+    def while_left(
+        self, at_least: int, kinds: Sequence[str], first: Sequence[Operand], turn: Callable[[State], State]
+    ) -> State:
+        """``while state[0] >= at_least: state = turn(state)``."""
+        return self.repeat_while(kinds, first, lambda state: self.test("sge", state[0], at_least), turn)
 
 
 class VectorKernel(CpuKernel, VectorText):

@@ -77,7 +77,11 @@ class Window:
 
 @record
 class Windowed(Stored):
-    """An operand by digits and windows."""
+    """An operand by digits and windows.
+
+    Args:
+        steps: from matrix to matrix, which say how positions are aligned.
+    """
 
     lines: int
     depth: int
@@ -85,6 +89,7 @@ class Windowed(Stored):
     depth_digits: tuple[Digit, ...]
     windows: tuple[Window, ...]
     is_deep: bool
+    steps: tuple[int, ...]
 
     @property
     def has_table(self) -> bool:
@@ -155,8 +160,20 @@ class Windowed(Stored):
         return None
 
     def most_neighbours(self, width: int) -> int:
-        """One: what is next to an element may be outside of the image."""
-        return 1
+        """As far as the last digit's values are next to each other and begin at multiples, all or none of them there.
+
+        One, where a window looks by that digit: what is next to an element may be outside of the image.
+        """
+        own = self.depth_digits if self.is_deep else self.line_digits
+        seen = {w.depth if self.is_deep else w.line for w in self.windows}
+        if own[-1].stride != 1 or len(own) - 1 in seen:
+            return 1
+        others = [d.stride for d in (*self.line_digits, *self.depth_digits)]
+        others.remove(1)
+        extents = own[-1].extent, *others, *self.steps, *(window.stride for window in self.windows)
+        while any(n % width for n in extents):
+            width //= 2
+        return width
 
     def place(self, kernel: CudaKernel, line: str, depth: str) -> tuple[str, str | None]:
         """The sum of what digits and windows say."""
@@ -206,9 +223,55 @@ def _strides(extents: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(extents[axis + 1 :]) for axis in range(len(extents)))
 
 
-def _windowed(lines: Sequence[Digit], depth: Sequence[Digit], windows: Sequence[Window], *, is_deep: bool) -> Windowed:
+def _windowed(
+    lines: Sequence[Digit],
+    depth: Sequence[Digit],
+    windows: Sequence[Window],
+    steps: tuple[int, ...],
+    *,
+    is_deep: bool,
+) -> Windowed:
     counts = [prod(digit.extent for digit in digits) for digits in (lines, depth)]
-    return Windowed(counts[0], counts[1], tuple(lines), tuple(depth), tuple(windows), is_deep)
+    lines, depth = list(lines), list(depth)
+    left: list[Window] = []
+    for window in windows:
+        if _is_open(window, lines, depth):
+            lines[window.line] = _seen_through(lines[window.line], window.line_factor * window.stride)
+            depth[window.depth] = _seen_through(depth[window.depth], window.depth_factor * window.stride)
+        else:
+            left.append(window)
+    if not left:  # else windows call digits by their numbers
+        lines, depth = _joined(lines), _joined(depth)
+    if is_deep and not left and lines[-1].stride == 1 != depth[-1].stride:
+        is_deep = False
+    return Windowed(counts[0], counts[1], tuple(lines), tuple(depth), tuple(left), is_deep, steps)
+
+
+def _is_open(window: Window, lines: Sequence[Digit], depth: Sequence[Digit]) -> bool:
+    """Whether a window has one tap or one place, and what it sees is a multiple of the other, inside of the image."""
+    line, tap = lines[window.line].extent, depth[window.depth].extent
+    if 1 not in (line, tap) or window.first != 0 or window.step != 1:
+        return False
+    pairs = (line, window.line_factor), (tap, window.depth_factor)
+    far = sum((extent - 1) * factor for extent, factor in pairs)
+    return all(extent == 1 or factor > 0 for extent, factor in pairs) and surely_less(far, window.extent)
+
+
+def _seen_through(digit: Digit, stride: int) -> Digit:
+    return Digit(digit.extent, digit.stride + stride * (digit.extent != 1))
+
+
+def _joined(digits: Sequence[Digit]) -> list[Digit]:
+    """Digits of which no two that follow each other in memory could be one; those of one value are left out."""
+    found: list[Digit] = []
+    for digit in digits:
+        if found and digit.extent == 1:
+            continue
+        if found and (found[-1].extent == 1 or found[-1].stride == digit.extent * digit.stride):
+            found[-1] = Digit(found[-1].extent * digit.extent, digit.stride)
+        else:
+            found.append(digit)
+    return found
 
 
 @record
@@ -235,8 +298,9 @@ class _Geometry:
         strides = (0, self.groups * ins * size), (outs * ins * taps, ins * size)
         batch = ((self.images, strides[0]), (self.groups, strides[1]))
         depth = [Digit(ins, size), *map(Digit, self.taps)]
-        left = _windowed([Digit(outs, ins * taps)], [Digit(ins * taps, 1)], (), is_deep=True)
-        right = _windowed([*map(Digit, self.places)], depth, self._forward(0, 1), is_deep=False)
+        lefts, rights = zip(*strides, strict=True)
+        left = _windowed([Digit(outs, ins * taps)], [Digit(ins * taps, 1)], (), lefts, is_deep=True)
+        right = _windowed([*map(Digit, self.places)], depth, self._forward(0, 1), rights, is_deep=False)
         extents = outs, prod(self.places), ins * taps
         return _Sum(Shape(extents, batch, _NONE, _NONE, sizes), left, right)
 
@@ -244,18 +308,22 @@ class _Geometry:
         outs, ins, size, taps = self.outs, self.ins, prod(self.places), prod(self.taps)
         strides = (0, self.groups * outs * size), (outs * ins * taps, outs * size)
         batch = ((self.images, strides[0]), (self.groups, strides[1]))
-        left = _windowed([Digit(ins, taps)], [Digit(outs, ins * taps), Digit(taps, 1)], (), is_deep=True)
+        lefts, rights = zip(*strides, strict=True)
+        left = _windowed([Digit(ins, taps)], [Digit(outs, ins * taps), Digit(taps, 1)], (), lefts, is_deep=True)
         depth = [Digit(outs, size), *map(Digit, self.taps)]
-        right = _windowed([*map(Digit, self.image)], depth, self._backward(), is_deep=False)
+        right = _windowed([*map(Digit, self.image)], depth, self._backward(), rights, is_deep=False)
         return _Sum(Shape((ins, prod(self.image), outs * taps), batch, _NONE, _NONE, sizes), left, right)
 
     def weight(self, sizes: tuple[int, ...]) -> _Sum:
         outs, ins, size, places = self.outs, self.ins, prod(self.image), prod(self.places)
         batch = ((self.groups, (outs * places, ins * size)),)
         images = self.groups * outs * places, self.groups * ins * size
-        left = _windowed([Digit(outs, places)], [Digit(self.images, images[0]), Digit(places, 1)], (), is_deep=True)
+        ((_, (lefts, rights)),) = batch
+        y_depth = [Digit(self.images, images[0]), Digit(places, 1)]
+        left = _windowed([Digit(outs, places)], y_depth, (), (lefts,), is_deep=True)
         lines, depth = [Digit(ins, size), *map(Digit, self.taps)], [Digit(self.images, images[1])]
-        right = _windowed(lines, [*depth, *map(Digit, self.places)], self._forward(1, 1, swapped=True), is_deep=True)
+        windows = self._forward(1, 1, swapped=True)
+        right = _windowed(lines, [*depth, *map(Digit, self.places)], windows, (rights,), is_deep=True)
         extents = outs, ins * prod(self.taps), self.images * places
         return _Sum(Shape(extents, batch, _NONE, _NONE, sizes), left, right)
 

@@ -218,11 +218,20 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         if self.has_guards and not self._wraps:
             self._pick_for_vectors(points, roots, phase)
         for expr in self._plain_reads(points[0].memo if points else {}, roots):
-            for point in points:
-                self.at_point(point, expr, phase)
+            for _, vector in groupby(points, lambda point: point.slot):
+                self.read_at(list(vector), expr, phase)
         for point in points:
             for expr in roots:
                 self.at_point(point, expr, phase)
+
+    def read_at(self, vector: Sequence[Point], expr: Expr, phase: int) -> None:
+        """Read what an expression reads at the points of a vector."""
+        for point in vector:
+            self.at_point(point, expr, phase)
+
+    def is_read_together(self, guard: Guarded) -> bool:
+        """Whether what a guard stands for is read wherever it says, for a whole vector at once."""
+        return False
 
     def _pick_for_vectors(self, points: Sequence[Point], roots: Sequence[Expr], phase: int) -> None:
         """Where guards say the same of all neighbours of a vector, choose what they read once for all of them."""
@@ -241,12 +250,10 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         behind: set[Expr] = set()  # what a guard stands for is read only where it says so
 
         def is_apart(expr: Expr) -> bool:
-            return (
-                expr not in self.walk.varying or expr in behind or (isinstance(expr, Guarded) and not is_picked(expr))
-            )
+            return expr not in self.walk.varying or expr in behind or (isinstance(expr, Guarded) and not is_plain(expr))
 
-        def is_picked(expr: Expr) -> bool:
-            return ("address", expr) in memo or ("address", expr) in self.row_memo
+        def is_plain(expr: Guarded) -> bool:
+            return ("address", expr) in memo or ("address", expr) in self.row_memo or self.is_read_together(expr)
 
         for expr in below(roots, is_apart):
             if isinstance(expr, Guarded):

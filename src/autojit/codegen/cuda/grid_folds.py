@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from autojit.codegen.cuda.grid_expressions import GridExpressions, Point
+from autojit.codegen.cuda.grid_expressions import Point
 from autojit.codegen.cuda.grid_plan import GridPlan
 from autojit.codegen.cuda.lane_folds import Combine, LaneFolds, State
+from autojit.codegen.cuda.shifted_reads import ShiftedReads
 from autojit.codegen.folding import fold_dtype, partial_dtype, rounded_to, total_dtype
 from autojit.codegen.function_text import Operand
 from autojit.codegen.scalar import Scalar
@@ -37,7 +38,7 @@ class Partials:
     columns: int
 
 
-class GridFolds(LaneFolds, GridExpressions):
+class GridFolds(LaneFolds, ShiftedReads):
     """A kernel on a GPU that folds what its expressions say."""
 
     def __init__(self, plan: GridPlan, walk: Walk, *, is_checked: bool) -> None:

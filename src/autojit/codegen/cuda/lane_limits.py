@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from autojit.codegen.phases import phases_of
-from autojit.codegen.piecewise import below
+from autojit.codegen.piecewise import below, varies
 from autojit.codegen.walk import Walk
 from autojit.core.sizes import is_symbolic, surely_less
 from autojit.ir.index import Index, LoopVariable
-from autojit.schedule.expressions import Expr, Load
+from autojit.schedule.expressions import Expr, Guarded, Load
 
 MOST_ELEMENTS = 16  # of a row in a lane's registers: softmax and layer norm with gradients then take 167 of them
 FEWEST_ELEMENTS = 4  # of them in a program of any length: a vector of float32
@@ -69,10 +67,10 @@ def vector_width(walk: Walk) -> int:
     """
     if not walk.inner or not walk.inner_count:
         return 1
-    moving = [(index, size) for index, size in _accesses(walk) if walk.moves(index)]
-    most = MOST_BYTES_AT_ONCE if max((size for _, size in moving), default=0) == 1 else MOST_NEIGHBOURS
-    width = min(most, VECTOR_BYTES // max((size for _, size in moving), default=VECTOR_BYTES))
-    while width > 1 and not _pays(walk, moving, width):
+    sizes = access_sizes(walk)
+    most = MOST_BYTES_AT_ONCE if max(sizes, default=0) == 1 else MOST_NEIGHBOURS
+    width = min(most, VECTOR_BYTES // max(sizes, default=VECTOR_BYTES))
+    while width > 1 and not _pays(walk, width):
         width //= 2
     return width
 
@@ -94,14 +92,39 @@ def access_sizes(walk: Walk) -> list[int]:
     return [size for index, size in _accesses(walk) if walk.moves(index)]
 
 
-def _pays(walk: Walk, moving: Sequence[tuple[Index, int]], width: int) -> bool:
+def _pays(walk: Walk, width: int) -> bool:
     rest = walk.inner_count % width
     if is_symbolic(rest) or (rest and (walk.rows or walk.inner_count < width)):
         return False
     along = vector_loops(walk, width)
-    sizes = [size for index, size in moving if not set(along).isdisjoint(index.walk())]
-    wide = [size for index, size in moving if is_vector(walk, index, width)]
-    return bool(wide) and 3 * sum(wide) >= sum(sizes)
+    pieces = _read_in_pieces(walk, width)
+    moving = [(index, size) for index, size in _accesses(walk) if not set(along).isdisjoint(index.walk())]
+    wide = [size for index, size in moving if is_vector(walk, index, width) or index in pieces]
+    return bool(wide) and 3 * sum(wide) >= sum(size for _, size in moving)
+
+
+def _read_in_pieces(walk: Walk, width: int) -> set[Index]:
+    """Where runs of neighbours are read, wherever they begin, except for those that a guard chooses from."""
+    chains = [e for e in walk.program.exprs if isinstance(e, Guarded) and e.args[1] in walk.varying]
+    chosen = {arm for guard in chains for arm in guard.args}
+    return {
+        expr.positions[0]
+        for expr in walk.program.exprs
+        if isinstance(expr, Load) and expr not in chosen and has_pieces(walk, expr, width)
+    }
+
+
+def has_pieces(walk: Walk, load: Load, width: int) -> bool:
+    """Whether neighbours are next to each other in memory, and their buffer is whole vectors.
+
+    Where something is looked up, or divided by a size that may be 0, nothing is known of a position that a guard hides.
+    """
+    program, index = walk.program, load.positions[0]
+    is_result = load.buffer >= len(program.loads) or load.buffer in program.in_place.values()
+    if is_result or load not in walk.varying or varies(index, ()):
+        return False
+    size = program.loads[load.buffer].type.size
+    return not is_symbolic(size) and size > 0 and size % width == 0 and is_run(walk, index, width)
 
 
 def vector_loops(walk: Walk, width: int) -> tuple[LoopVariable, ...]:
@@ -119,13 +142,26 @@ def vector_loops(walk: Walk, width: int) -> tuple[LoopVariable, ...]:
 
 def is_vector(walk: Walk, index: Index, width: int) -> bool:
     """Whether neighbours of a vector are neighbours in memory and begin at a multiple of it."""
-    along, terms, stride = vector_loops(walk, width), dict(index.terms), 1
-    for variable in reversed(along):
+    return is_run(walk, index, width) and phase_of(walk, index, width) == 0
+
+
+def is_run(walk: Walk, index: Index, width: int) -> bool:
+    """Whether neighbours of a vector are neighbours in memory, wherever they begin."""
+    terms, stride = dict(index.terms), 1
+    for variable in reversed(vector_loops(walk, width)):
         is_walked = not surely_less(variable.extent, 2)  # what the step counts may be 0 or 1
-        if is_walked and (terms.pop(variable, 0) != stride or variable in index.divided_variables()):
+        if is_walked and (terms.get(variable, 0) != stride or variable in index.divided_variables()):
             return False
         stride *= variable.extent
-    return all(n % width == 0 for n in (index.offset, *terms.values()))
+    return True
+
+
+def phase_of(walk: Walk, index: Index, width: int) -> int | None:
+    """How many elements behind a multiple of the width vectors of a run begin; None: that differs or is not known."""
+    along = vector_loops(walk, width)
+    others = [n for term, n in index.terms if term not in along]
+    phase = index.offset % width
+    return None if is_symbolic(phase) or any(n % width != 0 for n in others) else phase
 
 
 def is_turned(walk: Walk) -> bool:

@@ -1,9 +1,9 @@
 """Scatters: elements of ``src`` set or folded in at run-time places, in the order of ``src`` as on the CPU.
 
-The loops are those of `schedule.scatter_loops`. A thread has a column, a position of the inner loops, so what it writes
-no other column does; and a share of the rows' places, so that threads of one column share the work: each looks at all
-rows in order and takes those whose place falls to its share. What an element meets therefore comes in one order,
-whatever the grid.
+The loops are those of `schedule.scatter_loops`. A thread has neighbouring columns (positions of the inner loops), as
+many as one access takes, so what it writes no other thread's columns do; and a share of the rows' places, so that
+threads of the same columns share the work: each looks at all rows in order and takes those whose place falls to its
+share. What an element meets therefore comes in one order, whatever the grid.
 
 Buffers: the operands, the base first, then the result, which holds the base before the kernel begins.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 from autojit.codegen.cuda import scatter_sorted
 from autojit.codegen.cuda.grid_expressions import GridExpressions
 from autojit.codegen.cuda.grid_function import WARP, Grid
+from autojit.codegen.cuda.lane_limits import vector_width
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.walk import Walk
@@ -32,18 +33,23 @@ SPREADING = 0x9E3779B1
 
 @record
 class _Plan:
-    """Who takes what: threads are numbered share after share, a column after the other."""
+    """Who takes what: threads are numbered share after share, ``width`` neighbouring columns after the others."""
 
     columns: int
+    width: int
     shares: int
 
     @property
+    def vectors(self) -> int:
+        return self.columns // self.width
+
+    @property
     def threads(self) -> int:
-        return min(MOST_THREADS, -(-typical(self.columns) * self.shares // WARP) * WARP)
+        return min(MOST_THREADS, -(-typical(self.vectors) * self.shares // WARP) * WARP)
 
     @property
     def grid(self) -> Grid:
-        return Grid(self.threads, (-(-self.columns * self.shares // self.threads), 1, 1))
+        return Grid(self.threads, (-(-self.vectors * self.shares // self.threads), 1, 1))
 
 
 def print_scatter(node: Node, target: CudaTarget) -> GridText:
@@ -54,13 +60,13 @@ def print_scatter(node: Node, target: CudaTarget) -> GridText:
     is_open = is_symbolic(walk.row_count * walk.inner_count)  # whose memory would be so, too
     if row_place is not None and not is_open and scatter_sorted.takes(walk):
         return scatter_sorted.print_sorted_scatter(walk, row_place)
-    shares = 1
+    shares, width = 1, vector_width(walk)
     columns = size_max(1, walk.inner_count)
     if row_place is not None:
-        most = min(typical(walk.row_count), BUSY_THREADS * target.processors // typical(columns))
+        most = min(typical(walk.row_count), BUSY_THREADS * target.processors // typical(columns // width))
         while 2 * shares <= most:
             shares *= 2
-    return _ScatterPrinter(program, walk, _Plan(columns, shares), row_place).print()
+    return _ScatterPrinter(program, walk, _Plan(columns, width, shares), row_place).print()
 
 
 def _place_of_row(walk: Walk) -> Index | None:
@@ -88,16 +94,16 @@ class _ScatterPrinter(GridExpressions):
         (store,) = program.stores
         self.pointers([v.type.size for v in (*program.loads, store.value)])
         number = self.offset(self.scaled(self.block_x, plan.threads), self.thread)
-        share, column = self.quotient(number, plan.columns), self.remainder(number, plan.columns)
+        share, vector = self.quotient(number, plan.vectors), self.remainder(number, plan.vectors)
         if self.walk.row_count:
             with self.loop(0, self.walk.row_count, stem="row") as row:
-                self._row(row, share, column)
+                self._row(row, share, vector)
         sizes = [v.type.dtype.size_bytes for v in program.loads]
         roles = [Buffer("updates" if k == 0 else "reads", size) for k, size in enumerate(sizes)]
         return self.finished([*roles, Buffer("updates", sizes[0])])
 
-    def _row(self, row: str, share: str, column: str) -> None:
-        """One row: its look-ups, and the thread's column of it if the row is of the thread's share."""
+    def _row(self, row: str, share: str, vector: str) -> None:
+        """One row: its look-ups, and the thread's columns of it if the row is of the thread's share."""
         self.row_memo = {}
         self.set_counters(self.walk.rows, row)
         for lookup in self.program.lookups.values():
@@ -106,11 +112,13 @@ class _ScatterPrinter(GridExpressions):
             return
         mine = self.test("eq", self._share_of_row(), share) if self.plan.shares > 1 else self.test("eq", share, 0)
         (store,) = self.program.stores
+        width = self.plan.width
         with self.when(mine):
-            self.set_counters(self.walk.inner, column)
-            memo = dict(self.row_memo)
-            value = self.expr(store.expr, memo, 0)
-            self.write(len(self.program.loads), value, self.index(store.index, memo, 0))
+            points = self.vectors(self.scaled(vector, width), 0, 1, width, is_whole=True)
+            self.compute(points, [store.expr], 0)
+            ready = [(self.at_point(p, store.expr, 0), self.index(store.index, p.memo)) for p in points]
+            for value, position in ready:
+                self.write(len(self.program.loads), value, position)
 
     def _share_of_row(self) -> str:
         """The share that the row's place falls to."""

@@ -2,7 +2,7 @@
 
 The sort is stable, so a place meets its rows in the order of ``src``, as in the form of `scatter` and on the CPU, and
 sums have the same bits. The work grows with the rows, not with their square, and does not depend on how often a place
-is met until the end, where the rows of one place are taken one after the other by a thread for each column.
+is met until the end, where the rows of one place are taken one after the other by a thread for each few columns.
 
 A chain of kernels: places of all rows (bad ones are reported here), sorted in one block or digit by digit; then the
 places that are met.
@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 from autojit.codegen.cuda import network, radix
 from autojit.codegen.cuda.counting import CountingKernel
-from autojit.codegen.cuda.grid_expressions import GridExpressions
+from autojit.codegen.cuda.grid_expressions import GridExpressions, Point
 from autojit.codegen.cuda.grid_function import Grid
+from autojit.codegen.cuda.lane_limits import vector_width
 from autojit.codegen.cuda.network import Network, NetworkKernel
 from autojit.codegen.cuda.radix import Workspace
 from autojit.codegen.cuda.thread_items import thread_grid
@@ -116,53 +117,63 @@ class _SortedRows(_Kernel, NetworkKernel):
 
 
 class _Places(_Kernel):
-    """A thread for each column of each place that is met: those in front of its first row, or behind its last."""
+    """A thread for some columns of each place that is met: those in front of its first row, or behind its last."""
 
     def __init__(self, walk: Walk, row_place: Index, space: Workspace) -> None:
-        super().__init__(walk, row_place, space, thread_grid(walk.row_count * walk.inner_count))
+        self.together = vector_width(walk)
+        super().__init__(walk, row_place, space, thread_grid(walk.row_count * walk.inner_count // self.together))
         (self.stored,) = self.program.stores
         self.result = len(self.program.loads)
 
     def print(self) -> GridText:
-        count, columns = self.walk.row_count, self.walk.inner_count
+        count, vectors = self.walk.row_count, self.walk.inner_count // self.together
         replaces = not isinstance(self.stored.expr, Applied)
-        with self.numbered(count * columns) as number:
-            rank, column = self.quotient(number, columns), self.remainder(number, columns)
+        with self.numbered(count * vectors) as number:
+            rank, vector = self.quotient(number, vectors), self.remainder(number, vectors)
             key = self.space.sorted_key(self, rank)
             neighbour = self.add(rank, 1) if replaces else self.sub(rank, 1)
             inside = self.most(self.least(neighbour, count - 1), 0)
             is_end = self.test("eq", rank, count - 1 if replaces else 0)
             is_mine = self.either(is_end, self.test("ne", self.space.sorted_key(self, inside), key))
+            first = self.scaled(vector, self.together)
             with self.when(is_mine):
-                self.row_memo = {}
-                self.set_counters(self.walk.inner, column)
-                target = self.add(key, self.index(self._of_column(), self.row_memo, 0))
-                self._replace(rank, column, target) if replaces else self._fold(rank, column, key, target)
+                self._replace(rank, first, key) if replaces else self._fold(rank, first, key)
         return self.ended()
 
-    def _of_column(self) -> Index:
-        """The part of the written position that the row does not decide."""
+    def _targets(self, key: str, points: Sequence[Point]) -> list[str]:
+        """The written positions. That a key is a multiple of the vector's width LLVM does not see."""
         own = self.row_place.terms
-        return Index(tuple(pair for pair in self.stored.index.terms if pair not in own), 0)
+        of_column = Index(tuple(pair for pair in self.stored.index.terms if pair not in own), 0)
+        first = self.add(key, self.index(of_column, points[0].memo))
+        if self.together > 1:
+            self.of_vectors.add(first)
+        return [self.behind(first, point.place) for point in points]
 
-    def _at(self, rank: str, column: str) -> None:
-        """Expressions are those of the row in a place of the order from here on."""
+    def _points(self, rank: str, first: str) -> list[Point]:
+        """The thread's columns of the row in a place of the order."""
         self.row_memo = {}
         self.set_counters(self.walk.rows, self.space.sorted_position(self, rank))
-        self.set_counters(self.walk.inner, column)
+        return self.vectors(first, 0, 1, self.together, is_whole=True)
 
-    def _replace(self, rank: str, column: str, target: str) -> None:
+    def _replace(self, rank: str, first: str, key: str) -> None:
         """The last row wins."""
-        self._at(rank, column)
-        self.write(self.result, self.expr(self.stored.expr, self.row_memo, 0), target)
+        points, expr = self._points(rank, first), self.stored.expr
+        self.compute(points, [expr], 0)
+        for point, target in zip(points, self._targets(key, points), strict=True):
+            self.write(self.result, self.at_point(point, expr, 0), target)
 
-    def _fold(self, rank: str, column: str, key: str, target: str) -> None:
+    def _fold(self, rank: str, first: str, key: str) -> None:
         """Rows from one on are folded into what is there, as long as they go there."""
         fold = self.stored.expr
         assert isinstance(fold, Applied), "an element is folded into what is there"
-        dtype, element = fold.dtype, fold.args[1]
-        total = self.slot(dtype)
-        self.put(total, self.read(self.result, dtype, target))
+        dtype, element, lower = fold.dtype, fold.args[1], fold.op.lower
+        points = self.vectors(first, 0, 1, self.together, is_whole=True)
+        self.row_memo = {}
+        targets = self._targets(key, points)
+        totals = [self.slot(dtype) for _ in points]
+        before = [self.read(self.result, dtype, target) for target in targets]
+        for total, value in zip(totals, before, strict=True):
+            self.put(total, value)
         last = self.walk.row_count - 1
 
         def goes_on(state: list[str]) -> str:
@@ -170,10 +181,12 @@ class _Places(_Kernel):
             return self.both(self.test("sle", state[0], last), self.test("eq", place, key))
 
         def turn(state: list[str]) -> list[str]:
-            self._at(state[0], column)
-            found = fold.op.lower(self.emit, self.get(total, dtype), self.expr(element, self.row_memo, 0))
-            self.put(total, found)  # of a half, rounded
-            return [self.add(state[0], 1)]
+            met = self._points(state[0], first)
+            self.compute(met, [element], 0)
+            for total, point in zip(totals, met, strict=True):
+                self.put(total, lower(self.emit, self.get(total, dtype), self.at_point(point, element, 0)))
+            return [self.add(state[0], 1)]  # of a half, what was put is rounded
 
         self.repeat_while(("i64",), (rank,), goes_on, turn)
-        self.write(self.result, self.get(total, dtype), target)
+        for total, target in zip(totals, targets, strict=True):
+            self.write(self.result, self.get(total, dtype), target)

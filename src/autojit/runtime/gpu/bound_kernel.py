@@ -73,6 +73,10 @@ class BoundKernel:
                 self.keys.append(buffer_key(memory, argument))
         self.keys += [key for key, _ in further]
 
+    def present_address(self, buffer: int) -> int | None:
+        """Where a buffer is now; None: the moving block of a call says so."""
+        return None if buffer in self._slots else self._address(buffer)
+
     def _address(self, buffer: int) -> int:
         return int(self._words[self._places[buffer]])
 

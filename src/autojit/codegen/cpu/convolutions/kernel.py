@@ -16,11 +16,14 @@ Reading order: ``print_convolution``, ``_Printer._unit``, ``_tile_function``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
 from math import prod
 
 from autojit.codegen.cpu.chunks import wanted_chunks
+from autojit.codegen.cpu.convolutions.filtered import FilteredPrinter
+from autojit.codegen.cpu.convolutions.filtered_plan import Window, is_worth_filtering, window_of
+from autojit.codegen.cpu.convolutions.filtered_weight import FilteredWeightPrinter
 from autojit.codegen.cpu.convolutions.layout import Layout, Phase, forward_layout, transposed_layout
 from autojit.codegen.cpu.convolutions.packing import (
     VECTOR_BYTES,
@@ -39,7 +42,7 @@ from autojit.codegen.function_text import Operand, State
 from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.errors import SpecializeSize
-from autojit.core.sizes import expression_of, size_max, typical
+from autojit.core.sizes import expression_of, is_symbolic, size_max, typical
 from autojit.ir.graph import Node
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight, Trilinear
 
@@ -74,9 +77,24 @@ def print_convolution(node: Node, target: HostTarget) -> KernelText:
     names = dict.fromkeys(name for n in (*fixed, *(grids if many_taps else ())) for name in expression_of(n).symbols())
     if names:
         raise SpecializeSize(tuple(names), f"{node.op.name} takes only its batch and its grids as they come")
-    if isinstance(node.op, ConvolutionWeight):
+    by_weight, window = isinstance(node.op, ConvolutionWeight), window_of(node)
+    if window is not None and is_worth_filtering(window, by_weight=by_weight):
+        write = _filtered if is_symbolic(window.images) else _filtered_once
+        return write(window, node.op.roles, target)
+    if by_weight:
         return print_convolution_weight(node, target)
     return _Printer(node, Registers.of(target)).print()
+
+
+def _filtered(window: Window, roles: str, target: HostTarget) -> KernelText:
+    """The kernel by minimal filtering."""
+    if roles == ConvolutionWeight.roles:
+        return FilteredWeightPrinter(window, target).print()
+    return FilteredPrinter(window, roles == ConvolutionInput.roles, target).print()
+
+
+_filtered_once = lru_cache(maxsize=64)(_filtered)
+"""Layers repeat themselves, and these kernels are long. Open sizes of one value are not the same, so not for them."""
 
 
 class _Printer:

@@ -7,7 +7,8 @@ error does not grow with the number of elements. `FoldPrinter.flush` ends a bloc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from autojit.codegen.cpu.chunks import ChunkPlan, exceeds_block
@@ -171,21 +172,40 @@ class FoldPrinter(CachingPrinter):
         with self.loop(0, self.walk.inner_count, stem="fill") as i:
             self.emit.store(identity, self.address(self.bases[position], dtype, i))
 
-    def accumulate(self, position: int, value: Scalar, memo: Memo) -> None:
-        """Fold one element into an accumulator."""
-        if position in self.totals:
-            self.fold_into(self.totals[position], value)
-            return
+    def accumulate(self, position: int, values: Sequence[Scalar], memo: Memo) -> None:
+        """Fold elements into an accumulator.
+
+        They are folded with each other first, and the accumulator then with what they gave, in an order that is kept:
+        reassociated, it would wait for one multiply-add after the other.
+        """
         accumulator = self.program.accumulators[position]
         dtype = fold_dtype(accumulator.value.type.dtype)
-        combine = accumulator.op.lower(self.fold, dtype)[1]
+        combine: Callable[[Scalar, Scalar], Scalar] = accumulator.op.lower(self.fold, dtype)[1]
+        first, *others = [Scalar(value.text, dtype) for value in values]
+        term = reduce(combine, others, first)
+        if position in self.totals:
+            self.fold_into(self.totals[position], term)
+            return
+        if others:
+            combine = accumulator.op.lower(self.emit, dtype)[1]
         at = self.address(self.bases[position], dtype, self.index(self.walk.position, memo))
         old = self.emit.load(at, dtype, self.access)
-        self.emit.store(combine(old, Scalar(value.text, dtype)), at, self.access)
+        self.emit.store(combine(old, term), at, self.access)
 
     def flush_accumulators(self) -> None:
         for fold in self.totals.values():
             self.flush(fold)
+
+    def in_sum_blocks(self, low: str, high: str, size: int, body: Callable[[str, str], None]) -> None:
+        """``body(start, stop)`` for blocks of ``size`` from low to high; running sums end with each block."""
+        span = self.sub(high, low)
+        rounded = self.add(span, size - 1)
+        count = self.binary("sdiv", rounded, size)
+        with self.loop(0, count, stem="block") as b:
+            start = self.add(low, self.mul(b, size))
+            top = self.add(start, size)
+            body(start, self.least(top, high))
+            self.flush_accumulators()
 
     def close_accumulators(self) -> None:
         """Write totals to the partial results, or rounded to the result itself."""

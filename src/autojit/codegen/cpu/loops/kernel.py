@@ -18,8 +18,8 @@ from math import prod
 
 from autojit.codegen.cpu.chunks import SUM_BLOCK, chunked_extent, exceeds_block, plan_chunks
 from autojit.codegen.cpu.kernel_text import KernelModule, KernelText
-from autojit.codegen.cpu.loops.folds import FoldPrinter
 from autojit.codegen.cpu.loops.partial_results import print_combine
+from autojit.codegen.cpu.loops.row_blocks import BlockPrinter
 from autojit.codegen.cpu.loops.walk import CpuWalk
 from autojit.codegen.emission_order import FEWEST, emission_order
 from autojit.codegen.expressions import Memo
@@ -35,7 +35,7 @@ from autojit.schedule.loops import LoopProgram, Store
 Bounds = tuple[str, str]
 
 
-class LoopPrinter(FoldPrinter):
+class LoopPrinter(BlockPrinter):
     """Prints one kernel."""
 
     def __init__(self, program: LoopProgram, symbol: str, slices: Slices | None = None) -> None:
@@ -46,6 +46,7 @@ class LoopPrinter(FoldPrinter):
     def print(self) -> KernelText:
         program = self.program
         self.plan_cache()
+        self.prepare_blocks()
         self.pointers(self.argument_sizes())
         if self.cache_bytes:
             self.place_cache(len(self.sizes) - 1)
@@ -87,23 +88,17 @@ class LoopPrinter(FoldPrinter):
     def _rows(self, low: str, high: str) -> None:
         """All rows of [low, high), in blocks that sums over the rows can end at."""
         block = size_max(1, SUM_BLOCK // size_max(self.walk.inner_count, 1))
+        if self.block_rows:  # whole ones
+            block = size_max(1, block // self.block_rows) * self.block_rows
         if not self.totals or surely_less(self.walk.row_count, block + 1):
             self._rows_between(low, high)
         else:
-            self._blocks(low, high, block, self._rows_between)
-
-    def _blocks(self, low: str, high: str, size: int, body: Callable[[str, str], None]) -> None:
-        """``body(start, stop)`` for blocks of ``size`` from low to high; running sums end with each block."""
-        span = self.sub(high, low)
-        rounded = self.add(span, size - 1)
-        count = self.binary("sdiv", rounded, size)
-        with self.loop(0, count, stem="block") as b:
-            start = self.add(low, self.mul(b, size))
-            top = self.add(start, size)
-            body(start, self.least(top, high))
-            self.flush_accumulators()
+            self.in_sum_blocks(low, high, block, self._rows_between)
 
     def _rows_between(self, low: str, high: str) -> None:
+        if self.block_rows:
+            self.print_blocks(low, high)
+            return
         with self.loop(low, high, stem="row") as row:
             self.set_counters(self.walk.rows, row)
             self.row(None)
@@ -154,7 +149,7 @@ class LoopPrinter(FoldPrinter):
 
         folds = bool(phase.reductions or self.totals)
         if folds and exceeds_block(variable.extent) and not rest:
-            self._blocks(low, high, SUM_BLOCK, strip)
+            self.in_sum_blocks(low, high, SUM_BLOCK, strip)
         elif folds and exceeds_block(self.walk.inner_count) and not rest:
             strip(low, high)
             self.flush_accumulators()
@@ -196,7 +191,7 @@ class LoopPrinter(FoldPrinter):
             self.reduce_element(reduction, self.expr(reduction.expr, memo, phase.number), memo)
         self._store_all([store for store in phase.stores if store not in stored], memo)
         for k, accumulator in phase.accumulators:
-            self.accumulate(k, self.expr(accumulator.expr, memo, phase.number), memo)
+            self.accumulate(k, [self.expr(accumulator.expr, memo, phase.number)], memo)
 
     def _compute_in_order(self, phase: Phase, memo: Memo) -> list[tuple[int, Store]]:
         """Compute what is below the roots of a long body, few values alive at a time; what was stored on the way."""
@@ -230,7 +225,7 @@ class LoopPrinter(FoldPrinter):
         stores, accumulators = row_results(self.walk)
         self._store_all(stores, memo)
         for k, accumulator in accumulators:
-            self.accumulate(k, self.expr(accumulator.expr, memo, accumulator.expr.phase), memo)
+            self.accumulate(k, [self.expr(accumulator.expr, memo, accumulator.expr.phase)], memo)
 
 
 def print_loops(program: LoopProgram, symbol: str, slices: Slices | None = None) -> KernelText:

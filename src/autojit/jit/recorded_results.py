@@ -1,0 +1,78 @@
+"""Results that the caller can differentiate, of a step that native code runs: their history is recorded after the run.
+
+That is possible where a step is one op of its caller's history and leaves nothing else: the same node is made of the
+same operands as where the op itself computes them, whose results are those of native code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.history.recording import record, wants_any
+from autojit.jit.lasting_histories import make_lasting
+from autojit.tensor.state import grad_mode
+from autojit.tensor.tensor import Tensor, made_in_inference, wrap
+
+if TYPE_CHECKING:
+    from autojit.jit.step import CompiledStep
+
+
+def can_be_recorded(step: CompiledStep) -> bool:
+    """Whether a step is one op of its caller's history, and changes nothing."""
+    call, capture = step.call, step.capture
+    if call is None or len(call.stages) != 1 or call.views or call.others or call.moving_on:
+        return False
+    is_pure = not (step.effects.changes_anything or capture.rebased or step.effects.writes or step.effects.asked.passes)
+    if not is_pure or capture.switched_on or step.trace.switched_on or step.trace.counted:
+        return False
+    op = call.stages[0].op
+    return op.layouts is None and not op.extra and not any(step.results.orders) and not step.results.made_in_inference
+
+
+def has_code(step: CompiledStep) -> bool:
+    """Whether native code of a step is at hand: if its op was compiled first, it is bound to the state's memory for
+    those who call the step again.
+    """
+    if step.call is None:
+        return True
+    if step.calls > 1 and can_be_recorded(step):
+        op = step.call.stages[0].op
+        step.segment.adopt(op.compiled, op.graph)
+    return step.calls > 1
+
+
+class RecordedResults:
+    """What a step's native results become: tensors with the history that the step's op leaves."""
+
+    def __init__(self, step: CompiledStep) -> None:
+        assert step.call is not None
+        self.call = step.call
+        self.op = step.call.stages[0].op
+        self.places = step.call.stages[0].places
+        self.count = len(step.results.values)
+        arguments = step.capture.arguments
+        self.given = [(k, leaf.value in self.call.read) for k, leaf in enumerate(arguments) if leaf.value is not None]
+
+    def of(self, native: Any, leaves: Sequence[Any]) -> list[Tensor]:
+        """The results of a call, from the tensors that native code has filled."""
+        made = [wrap(t._array) for t in native]  # rings see by the arrays that these are in use
+        operands: list[Tensor] = []
+        for k, is_read in self.given:
+            t = leaves[k]
+            if not isinstance(t, Tensor):
+                t = wrap(np.asarray(t))
+            operands.append(t if is_read else wrap(t._array))  # results do not depend on it: its history may be gone
+        operands += [entry.root_owner() for entry in self.call.entries]
+        with grad_mode(True):  # of the body, whatever the caller's is
+            if wants_any(operands) and not all(map(made_in_inference, operands)):
+                record(self.op, operands, [made[k] for k in self.places])
+        if self.call.is_lasting:
+            make_lasting(made)
+        for k in range(self.count):
+            if k not in self.call.live:
+                made[k]._requires_grad, made[k]._grad_fn = False, None
+        self.call.count_anew(made)
+        return made
