@@ -352,3 +352,14 @@ class LoweredStep:
 
 LowerInner = Callable[[Schedule], LoweredStep]
 """What lowers the schedule of a branch's or loop's body."""
+
+
+def scratch_of(entry: Entry) -> list[Scratch]:
+    """The scratch memory among the arguments of an entry."""
+    found = [a for a in entry.arguments if isinstance(a, Scratch)]
+    return found + [a.base for a in entry.arguments if isinstance(a, Sliced) and isinstance(a.base, Scratch)]
+
+
+def is_device_run(entry: Entry | BandEntry | BatchEntry) -> bool:
+    """Whether an entry is all that a device does."""
+    return isinstance(entry, Entry) and bool(entry.arguments) and isinstance(entry.arguments[0], DeviceRun)

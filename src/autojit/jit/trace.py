@@ -119,12 +119,7 @@ class Trace(
             self.look_at_taken()
         if may_raise(op, values):
             raise_where_caught(self, op, values, place)
-        run = self.second_run
-        if run is None:
-            return self.builder.apply(op, values, place)
-        made = self.builder.apply(op, self.had_later(run, values), place)
-        run.made.update(made)
-        return made
+        return self.recorded(op, values, place)
 
     def lifted(self, array: Array | None, is_first: bool = False) -> Value | None:
         found = self.state.get(id(array))

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
+from typing import TYPE_CHECKING
 
 from autojit.ir.graph import Value
 from autojit.jit.trace_part import TracePart
 from autojit.ops.ordering import Later
+
+if TYPE_CHECKING:
+    from autojit.core.source import SourceLocation
+    from autojit.ir.op import Op
 
 _WITHOUT_ORDER = ("complex", "float8")
 """Kinds of dtypes whose elements generated code does not address: a value of these would be copied to be had later."""
@@ -39,22 +44,22 @@ class TraceAgain(TracePart):
         finally:
             self.second_run = before
 
-    def had_later(self, run: SecondRun, values: Sequence[Value]) -> list[Value]:
-        """The operands of an op of a second run: those from outside as they are once it may run.
+    def recorded(self, op: Op, values: Sequence[Value], place: SourceLocation) -> tuple[Value, ...]:
+        """An op; in a second run on operands from outside as they are once it may run."""
+        run = self.second_run
+        if run is None:
+            return self.builder.apply(op, values, place)
+        made = self.builder.apply(op, [self._had_later(run, value) for value in values], place)
+        run.made.update(made)
+        return made
 
-        What is elsewhere (the state of a generator of random numbers) waits for nothing on this device.
-        """
-        found: list[Value] = []
-        for value in values:
-            if value in run.made or _is_number(value) or value.type.device != run.after.type.device:
-                found.append(value)
-                continue
-            known = run.later.get(value)
-            if known is None:
-                (known,) = self.builder.apply(Later(), (value, run.after))
-                run.later[value] = known
-            found.append(known)
-        return found
+    def _had_later(self, run: SecondRun, value: Value) -> Value:
+        # What is elsewhere (the state of a generator of random numbers) waits for nothing on this device.
+        if value in run.made or _is_number(value) or value.type.device != run.after.type.device:
+            return value
+        if value not in run.later:
+            (run.later[value],) = self.builder.apply(Later(), (value, run.after))
+        return run.later[value]
 
 
 def _is_number(value: Value) -> bool:

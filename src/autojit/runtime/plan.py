@@ -46,6 +46,8 @@ from autojit.codegen.lowered import (
     Transfer,
     Word,
     Words,
+    is_device_run,
+    scratch_of,
 )  # fmt: skip
 from autojit.core.device import CPU, Device
 from autojit.core.size_expressions import Expression
@@ -156,7 +158,7 @@ class PlanBuilder:
                 regions.append(self.memory.machine.aligned(upper_bound(moving, self.bounds)))
                 moving = 0
             for part in parts:
-                for scratch in _scratch_of(part):
+                for scratch in scratch_of(part):
                     if scratch in self.scratch or scratch in self.open_scratch or scratch.device != CPU:
                         continue
                     if is_symbolic(scratch.size_bytes):
@@ -170,7 +172,7 @@ class PlanBuilder:
                     elif not scratch.per_worker:
                         self.scratch[scratch] = kept
                         kept += self._scratch_bytes(scratch)
-            own = [s for p in parts for s in _scratch_of(p) if s.per_worker and s not in self.open_scratch]
+            own = [s for p in parts for s in scratch_of(p) if s.per_worker and s not in self.open_scratch]
             workers = max(map(self._scratch_bytes, own), default=0)
             if isinstance(entry, BandEntry):
                 self.before_local[entry] = workers
@@ -229,7 +231,7 @@ class PlanBuilder:
             if may_fail and faults is not None:
                 site = faults.plant(entry.label, self.failures)
                 # in front of what a device does: behind it, what may not change after a report has been written
-                place = len(rows) - int(_is_device_run(entry))
+                place = len(rows) - int(is_device_run(entry))
                 rows.insert(place, PlanEntry(body=site, context=0, chunks=1, is_parallel=0))
         return len(rows), self.words([word for row in rows for word in row])
 
@@ -249,7 +251,7 @@ class PlanBuilder:
         writers = (k for k, values in enumerate(self.writes) if any(self.memory.home(v) in lasting for v in values))
         first = next(writers, len(self.writes))
         # A device guards what it writes behind a report, in one entry.
-        rest = first + int(first < len(self.run) and _is_device_run(self.run[first]))
+        rest = first + int(first < len(self.run) and is_device_run(self.run[first]))
         assert not any(self.may_fail[rest:]), "a kernel may fail when state has been written"
         return first
 
@@ -491,12 +493,3 @@ class PlanBuilder:
     def _in_region(self, region: int, offset: int, slot: int) -> int:
         """An address in memory of symbolic size, which the size program writes."""
         return self.region_word(self.regions[region], slot, offset)
-
-
-def _scratch_of(entry: Entry) -> list[Scratch]:
-    found = [a for a in entry.arguments if isinstance(a, Scratch)]
-    return found + [a.base for a in entry.arguments if isinstance(a, Sliced) and isinstance(a.base, Scratch)]
-
-
-def _is_device_run(entry: Entry | BandEntry | BatchEntry) -> bool:
-    return isinstance(entry, Entry) and bool(entry.arguments) and isinstance(entry.arguments[0], DeviceRun)

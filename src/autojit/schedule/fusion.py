@@ -16,13 +16,11 @@ from autojit.core.device import CPU
 from autojit.core.machine import Machine
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Elementwise, Reduction
-from autojit.ops.matmul import Matmul, MatmulAdd
-from autojit.ops.ordering import Later
 from autojit.ops.requirements import InRange
-from autojit.ops.transfers import ToDevice
 from autojit.schedule.counts import CountReaders
 from autojit.schedule.groups import FULL, OUT, ROW, Group
 from autojit.schedule.kinds import Kind
+from autojit.schedule.later_reads import LaterReads
 from autojit.schedule.pull import Indices, broadcast_index, leaves, loop_indices
 
 # Counts are those of tools/schedule_bounds.py: 29 steps, 1,778 kernels, before any of them runs.
@@ -67,7 +65,7 @@ class Fuser:
         self.answer: list[tuple[Value, Indices]] = []
         self.reads_behind: dict[tuple[Value, Indices], tuple[tuple[Value, Indices], ...]] = {}
         self.counts = CountReaders(graph)
-        self.times = self._times()
+        self.later = LaterReads(graph, kinds, inline, self._values_behind)
         places = {v.type.device for v in definitions}
         self.is_mixed = len(places) > 1  # units compute on one device each
         self.uses_devices = places != {CPU}
@@ -89,35 +87,6 @@ class Fuser:
         self._merge_groups()
         return units
 
-    def _times(self) -> dict[Value, tuple[Value, ...]]:
-        """Inline values that may be had only later (`Later`), and what they wait for. Time O(nodes)."""
-        found: dict[Value, dict[Value, None]] = {}
-        if not any(isinstance(node.op, Later) for node in self.graph.nodes):
-            return {}
-        for node in self.graph.nodes:
-            if node.outputs[0] not in self.inline:
-                continue
-            awaited = {v: None for operand in node.inputs for v in found.get(operand, ())}
-            if isinstance(node.op, Later):
-                awaited.update(dict.fromkeys(self._values_behind(node.inputs[1])))
-            if awaited:
-                found[node.outputs[0]] = awaited
-        return {value: tuple(awaited) for value, awaited in found.items()}
-
-    def awaited_units(self, unit: int) -> set[int]:
-        """The units that one waits for though it reads nothing of them, because what it reads may be had only later."""
-        found = self.units[unit]
-        assert found is not None
-        values = found.awaited if isinstance(found, Group) else self._awaited_by(found)
-        return {self.owner[v] for v in values if v in self.owner}
-
-    def _awaited_by(self, node: Node) -> tuple[Value, ...]:
-        """What must exist before a node may run, though it reads nothing of it."""
-        if not self.times:
-            return ()
-        values = (*node.inputs, *node.outputs) if self.kinds[node] is Kind.INLINE else node.inputs
-        return tuple(dict.fromkeys(v for operand in values for v in self.times.get(operand, ())))
-
     # -- merging groups that grew towards each other
 
     def _merge_groups(self) -> None:
@@ -135,7 +104,7 @@ class Fuser:
 
     def _merge(self, other: Group | Node | None, group: Group, place: dict[Node, int]) -> bool:
         """Absorb ``other``, which ``group`` reads from, into ``group``."""
-        if not isinstance(other, Group) or other.shape != group.shape or not _same_split(other, group):
+        if not isinstance(other, Group) or other.shape != group.shape or not other.splits_like(group):
             return False
         if self.is_mixed and other.device != group.device:
             return False
@@ -239,7 +208,9 @@ class Fuser:
         if self.is_mixed:
             found = [unit for unit in found if unit.device == node.outputs[0].type.device]
         if len(found) > 1:
-            found.sort(key=_weight, reverse=True)  # what does most work saves most by fusing
+            found.sort(
+                key=lambda group: (group.weight, group.id), reverse=True
+            )  # what does most work saves most by fusing
         return found[:CANDIDATES]
 
     def read_values(self, node: Node) -> list[Value]:
@@ -289,7 +260,7 @@ class Fuser:
 
     def _waits(self, node: Node) -> int:
         """Bits of the units that a node waits for without reading from them."""
-        awaited = self._awaited_by(node)
+        awaited = self.later.awaited_by(node)
         self.awaited.update(self.owner[v] for v in awaited if v in self.owner)
         return self._bits(awaited)
 
@@ -354,7 +325,7 @@ class Fuser:
 
     def _admissible(self, group: Group, node: Node, reads: list[tuple[Value, Indices]], level: str) -> bool:
         bit = 1 << group.id
-        awaited = self._awaited_by(node)
+        awaited = self.later.awaited_by(node)
         if self._bits(awaited) & bit:
             return False
         outside: set[Value] = set()
@@ -399,7 +370,7 @@ class Fuser:
                 readers.append(group.id)
         self.member_reads[node] = reads
         self.owner[output] = group.id
-        group.awaited.update(self._awaited_by(node))
+        group.awaited.update(self.later.awaited_by(node))
         self._require(group.id, (self._bits(values) | self._waits(node)) & ~(1 << group.id))
 
     def wait(self, unit: int, other: int) -> None:
@@ -476,44 +447,3 @@ class Fuser:
         where = group.canonical(node.outputs[0].type.shape, ROW) if level == ROW else ()
         self._add(group, node, level, where, reads)
         return True
-
-
-def _weight(group: Group) -> tuple[int, int]:
-    return group.weight, group.id
-
-
-def _same_split(a: Group, b: Group) -> bool:
-    rows = a.row_axes is None or b.row_axes is None or a.row_axes == b.row_axes
-    return rows and (a.prefix is None or b.prefix is None or a.prefix == b.prefix)
-
-
-def execution_order(fuser: Fuser) -> list[int]:
-    """Unit ids in a topological order that keeps the order of creation where it is free.
-
-    Units of a device and units that the host runs, or starts by itself, are kept apart as far as that is free.
-    """
-    count = len(fuser.units)
-    remaining = dict.fromkeys(unit for unit in range(count) if fuser.units[unit] is not None)
-    sides = [None if unit is None else _side(unit) for unit in fuser.units] if fuser.uses_devices else None
-    done = 0
-    order: list[int] = []
-    while remaining:
-        ready = (u for u in remaining if not fuser.dependencies[u] & fuser.alive & ~done)
-        unit = next(ready, None)
-        assert unit is not None, "fusion made a cycle"
-        if sides is not None:  # what is ready on the same side first: a device is then told everything at once
-            last = sides[order[-1]] if order else "host"
-            unit = next((u for u in (unit, *ready) if sides[u] == last), unit)
-        order.append(unit)
-        done |= 1 << unit
-        del remaining[unit]
-    return order
-
-
-def _side(unit: Group | Node) -> str:
-    """Who runs a unit: the host, a device, or one of them, as there is code or not for an op on a device."""
-    if isinstance(unit, Group):
-        return "host" if unit.device == CPU else "device"
-    if isinstance(unit.op, ToDevice) or all(v.type.device == CPU for v in unit.outputs):
-        return "host"
-    return "device" if isinstance(unit.op, Matmul | MatmulAdd) else "either"

@@ -94,6 +94,11 @@ class Group:
             return lead + folded, len(lead), OUT
         return self._rows_like(kept), 0, ROW
 
+    def splits_like(self, other: Group) -> bool:
+        """Whether no reduction of one group asks for another split than one of the other."""
+        rows = self.row_axes is None or other.row_axes is None or self.row_axes == other.row_axes
+        return rows and (self.prefix is None or other.prefix is None or self.prefix == other.prefix)
+
     def _rows_like(self, rows: tuple[int, ...]) -> tuple[int, ...]:
         """The row axes that there are, where they differ from ``rows`` in axes of extent 1 alone."""
         if self.row_axes is not None and tuple(a for a in self.row_axes if self.shape[a] != 1) == rows:

@@ -31,9 +31,10 @@ from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.commits import failing_nodes, failing_units, order_commits, sure_nodes, with_checks
 from autojit.schedule.counts import after_counting
+from autojit.schedule.execution_order import execution_order
 from autojit.schedule.expressions import Load
 from autojit.schedule.forms import Forms, KnownForms
-from autojit.schedule.fusion import Fuser, execution_order
+from autojit.schedule.fusion import Fuser
 from autojit.schedule.groups import OUT, Group
 from autojit.schedule.inlining import inline_values
 from autojit.schedule.kernels import (
@@ -129,14 +130,17 @@ class Scheduler:
         kernels: list[Kernel] = []
         failing: list[Kernel] = []
         of_unit: dict[int, Kernel] = {}
+        awaited: dict[Kernel, set[int]] = {}
         for unit in execution_order(fuser):
             chosen = units[unit]
             assert chosen is not None
             kernels.append(self._kernel(chosen, stored))
             of_unit[unit] = kernels[-1]
+            if fuser.later:
+                awaited[kernels[-1]] = fuser.later.owners(chosen, fuser.owner)
             if unit in can_fail:
                 failing.append(kernels[-1])
-        waits = {of_unit[unit]: {of_unit[u] for u in fuser.awaited_units(unit)} for unit in of_unit if fuser.times}
+        waits = {kernel: {of_unit[unit] for unit in found} for kernel, found in awaited.items()}
         unsafe |= self._check_in_place(kernels)
         for position in sorted(unsafe):
             self._copy_back(position)

@@ -26,12 +26,12 @@ from autojit.core.errors import DifferentiationError, UsageError
 from autojit.core.source import here
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn
-from autojit.dispatch.dispatch import value_of
-from autojit.functions.random import get_rng_state, set_rng_state
+from autojit.functions.random import get_rng_state
 from autojit.history.saved import Packed
 from autojit.tensor import Tensor
 from autojit.tensor.state import state
 from autojit.tensor.tensor import storage_of, type_of
+from autojit.utils.second_runs import apart_from_the_first, random_numbers
 from autojit.utils.selective_checkpoint import (
     SAC_IGNORED_OPS,
     CheckpointPolicy,
@@ -173,7 +173,7 @@ class _Region:
             return kept
 
         try:
-            with saved_tensors_hooks(pack, lambda t: t), enable_grad(), _apart_from_the_first():
+            with saved_tensors_hooks(pack, lambda t: t), enable_grad(), apart_from_the_first():
                 self.again()
         except _Finished as finished:
             if finished.args[0] is not self:
@@ -200,15 +200,6 @@ class _Region:
                 "checkpoint: Recomputed values for the following tensors have different metadata than during the "
                 "forward pass.\n" + "\n".join(differing)
             )
-
-
-def _apart_from_the_first(grads: Sequence[Any] | None = None) -> AbstractContextManager[Any]:
-    """A step computes again, once ``grads`` are there (those of the node that is running), what runs inside."""
-    trace, walk = state.trace, current_walk()
-    if grads is None:
-        grads = () if walk is None else walk.grads
-    arrived = [g for g in grads if isinstance(g, Tensor)]
-    return nullcontext() if trace is None or not arrived else trace.again(value_of(arrived[0]))
 
 
 def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
@@ -309,7 +300,7 @@ def _recomputed(
     kept_by_name = {name: _kept(a) for name, a in kwargs.items()}
 
     def again() -> None:
-        with _random_numbers(numbers), second:
+        with random_numbers(numbers), second:
             function(*[given() for given in kept], **{name: given() for name, given in kept_by_name.items()})
 
     region = region_of(again)
@@ -341,20 +332,6 @@ def _kept(given: Any) -> Callable[[], Any]:
     return unchanged
 
 
-@contextmanager
-def _random_numbers(numbers: Tensor | None) -> Iterator[None]:
-    """Draw as from the generator state ``numbers`` inside, and go on as before afterwards."""
-    if numbers is None:
-        yield
-        return
-    before = get_rng_state()
-    set_rng_state(numbers)
-    try:
-        yield
-    finally:
-        set_rng_state(before)
-
-
 class CheckpointFunction(Function):
     """The call as one node, whose backward runs the function again and a backward pass through it."""
 
@@ -381,7 +358,7 @@ class CheckpointFunction(Function):
         inputs = list(ctx.others)
         for place, t in zip(ctx.places, ctx.saved_tensors, strict=True):
             inputs[place] = t.detach().requires_grad_(t.requires_grad)
-        with _random_numbers(ctx.numbers), enable_grad(), _apart_from_the_first(grads):
+        with random_numbers(ctx.numbers), enable_grad(), apart_from_the_first(grads):
             outputs = ctx.function(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [(y, g) for y, g in zip(outputs, grads, strict=True) if isinstance(y, Tensor) and y.requires_grad]

@@ -3,7 +3,7 @@
 A step with values on a device is a plan of the host's like any other. Kernels of the device that follow each other
 are one entry ``@aj_device``; kernels of the host are lowered by its own code generator; copies between the two and ops
 without code for the device, which the host computes on copies, are entries too. The schedule has put what the device
-can do at once side by side (`fusion.execution_order`).
+can do at once side by side (`execution_order`).
 
 How to read: `_Lowering.run` sorts the kernels by who runs them, `_launches` says what a device is told for one.
 """
