@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.codegen.cpu.plan.records import CallWords
 from autojit.codegen.lowered import Callback
 from autojit.core.device_array import DeviceArray, host_copy, write_array
 from autojit.core.errors import AutojitError, out_of_memory_in_step
@@ -28,9 +29,13 @@ def kept_address(function: Callable[[int, int, int], object], keep: list[Any]) -
 
 
 def computing(
-    callback: Callback, failures: Failures, open_sizes: SizeProgram | None
+    callback: Callback, failures: Failures, open_sizes: SizeProgram | None, words: Any
 ) -> Callable[[int, int, int], object]:
-    """The function that computes an op; ``failures`` are told what it raises."""
+    """The function that computes an op; ``failures`` are told what it raises.
+
+    Native code tells by its ``words``, where answers are counted, that no signal has come in its place: its handler's
+    exception is raised before the first line, and dropped by ctypes.
+    """
     node, operands = callback.kernel.node, callback.kernel.operands
     whole = [v.type for v in (*operands, *node.outputs)]
     bound: list[Any] = [b"", (), ()]  # the addresses of the last call, and the arrays there
@@ -38,13 +43,13 @@ def computing(
     def guarded(context: int, chunk: int, worker: int) -> None:
         try:
             body(context)
-            failures.answered()
         except AutojitError as error:
             failures.caught(error.found_at(node.source, node.op.name))
         except MemoryError as error:
             failures.caught(out_of_memory_in_step(error, node.source, node.op.name, node.outputs[0].type))
         except BaseException as error:  # must not cross native code: raised when the step has ended
             failures.caught(error)
+        words[CallWords.answers.place] += 1
 
     def body(context: int) -> None:
         values = {} if open_sizes is None else open_sizes.values()
