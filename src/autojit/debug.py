@@ -63,7 +63,7 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
 
 
 def _print(fmt: str, *args: Any, **kwargs: Any) -> None:
-    builtins.print(fmt.format(*args, **kwargs))
+    builtins.print(fmt.format(*args, **kwargs))  # noqa: T201  (what it is for)
 
 
 def _of_step(taken: Callable[..., None], outside: Mapping[int, Any]) -> Callable[..., None]:
@@ -98,7 +98,10 @@ class _Checker(string.Formatter):
         return ""
 
     def check_unused_args(self, used_args: Any, args: Any, kwargs: Any) -> None:
-        unused = [*(repr(k) for k in range(len(args)) if k not in used_args), *(k for k in kwargs if k not in used_args)]
+        unused = [
+            *(repr(k) for k in range(len(args)) if k not in used_args),
+            *(k for k in kwargs if k not in used_args),
+        ]
         if unused:
             raise ValueError(
                 f"debug.print: arguments {', '.join(unused)} are not in the format; "
@@ -123,7 +126,7 @@ def _call_out(
         rest = [_Same(leaf) for leaf, kind in zip(leaves, kinds, strict=True) if kind is None]
         made = _Call(function, leaves, kinds, tree)
         op = HostCall(HostFunction(name, made, (name, what, tree, tuple(kinds), tuple(rest))))
-        apply(op, *(operands or [factories.zeros(())]))
+        apply(op, *(operands or [factories.zeros((), device="cpu")]))
 
 
 def _copy(leaf: Any) -> Any:

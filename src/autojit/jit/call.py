@@ -20,8 +20,8 @@ from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
 from autojit.dispatch.dispatch import value_of
 from autojit.history.recording import edge_of
-from autojit.ir.concrete import concrete
 from autojit.ir.calls_out import silent_nodes
+from autojit.ir.concrete import concrete
 from autojit.ir.graph import Graph, Value
 from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Operands, bind

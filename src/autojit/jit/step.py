@@ -26,8 +26,8 @@ from autojit.functions.memory import storage_offset
 from autojit.history.recording import take_view_node, wants_grad
 from autojit.history.saved import accumulator_of
 from autojit.history.writes import rebase
-from autojit.ir.concrete import is_open
 from autojit.ir.calls_out import silent_nodes
+from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
 from autojit.ir.op import Ndarray
 from autojit.jit.arguments import ArgumentLeaf, switched_on

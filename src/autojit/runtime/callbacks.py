@@ -28,6 +28,20 @@ def kept_address(function: Callable[[int, int, int], object], keep: list[Any]) -
     return ctypes.cast(body, ctypes.c_void_p).value or 0
 
 
+def calling(
+    callback: Callback, context: int, failures: Failures, open_sizes: SizeProgram | None, keep: list[Any]
+) -> int:
+    """The address of the words by which native code calls for an op (``aj_call``), which ``keep`` keeps alive.
+
+    ``context``: of the addresses of operands and results.
+    """
+    words = np.zeros(len(CallWords.fields), np.int64)
+    function = kept_address(computing(callback, failures, open_sizes, words), keep)
+    words[:] = CallWords(function=function, context=context, error=failures.address, answers=0)
+    keep.append(words)
+    return int(words.ctypes.data)
+
+
 def computing(
     callback: Callback, failures: Failures, open_sizes: SizeProgram | None, words: Any
 ) -> Callable[[int, int, int], object]:

@@ -17,7 +17,6 @@ from autojit.codegen.cpu.plan.records import (
     BandRow,
     Batch,
     BatchPart,
-    CallWords,
     MoverWords,
     Patch,
     Plan,
@@ -55,7 +54,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
 from autojit.runtime.bodies import Loading, builtin_address, load_kernels, watch_signals
-from autojit.runtime.callbacks import computing, kept_address
+from autojit.runtime.callbacks import calling
 from autojit.runtime.failures import Failures
 from autojit.runtime.faults import planted
 from autojit.runtime.memory import Arena, arena_at
@@ -273,20 +272,13 @@ class PlanBuilder:
         if isinstance(first, DeviceRun | Transfer):
             return self._device_plans().context(first)
         if isinstance(entry.body, Callback):
-            return self._call(entry.body, entry.arguments)
+            context = self._argument_words(entry.arguments)
+            return calling(entry.body, context, self.failures, self.sizes, self.keep)
         return self._argument_words(entry.arguments)
 
     def _argument_words(self, arguments: Sequence[Argument]) -> int:
         block, base = self._zeros(max(len(arguments), 1))
         block[:] = [self._argument(a, base + 8 * k) & WORD for k, a in enumerate(arguments)] or 0
-        return base
-
-    def _call(self, callback: Callback, arguments: Sequence[Argument]) -> int:
-        """The words of a call of Python."""
-        block, base = self._zeros(len(CallWords.fields))
-        function = kept_address(computing(callback, self.failures, self.sizes, block), self.keep)
-        context = self._argument_words(arguments)
-        block[:] = CallWords(function=function, context=context, error=self.failures.address, answers=0)
         return base
 
     def _device_plans(self) -> DevicePlans:
