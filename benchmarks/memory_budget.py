@@ -70,15 +70,14 @@ def training_step(name: str, budget: int | None) -> tuple[Any, aj.Tensor]:
     model, x = MODELS[name]()
     optimizer = aj.optim.Adam(model.parameters(), lr=1e-3)
 
-    @aj.jit(memory_budget=budget)
     def step(x: aj.Tensor) -> aj.Tensor:
         optimizer.zero_grad()
-        loss = model(x).square().mean()
+        loss: aj.Tensor = model(x).square().mean()
         loss.backward()
         optimizer.step()
         return loss
 
-    return step, x
+    return aj.jit(step, memory_budget=budget), x
 
 
 def measure(name: str, rounds: int) -> None:
