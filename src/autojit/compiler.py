@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 
 from autojit.backend import Backend, backend_of
 from autojit.codegen.lowered import LoweredStep
@@ -20,7 +21,24 @@ from autojit.passes.pipeline import optimize
 from autojit.runtime.executable import Executable
 from autojit.schedule.forms import KnownForms
 from autojit.schedule.kinds import product_dtypes
+from autojit.schedule.recompute import within_budget
 from autojit.schedule.schedule import Schedule, schedule
+
+
+@record
+class Options:
+    """How a graph is compiled, apart from what memory it is given.
+
+    Attributes:
+        forms: what related graphs were compiled to, and from now on this one; equal kernels are made once.
+        memory_budget: bytes that temporaries may take; what is live over the peak is computed again, as far as needed.
+    """
+
+    forms: KnownForms | None = None
+    memory_budget: int | None = None
+
+
+PLAIN = Options()
 
 
 @record
@@ -40,7 +58,7 @@ def compile(
     fixed_inputs: Mapping[int, int] | None = None,
     fixed_outputs: Mapping[int, int] | None = None,
     lasting: Collection[int] | None = None,
-    forms: KnownForms | None = None,
+    options: Options = PLAIN,
 ) -> Compiled:
     """Compile a graph for the device that its values are on.
 
@@ -49,7 +67,7 @@ def compile(
         donated: output position -> position of the input whose storage it overwrites.
         fixed_inputs, fixed_outputs: position -> address of memory that never moves (state).
         lasting: positions of outputs in memory that a call which fails leaves as it was; None: those that are fixed.
-        forms: what related graphs were compiled to, and from now on this one; equal kernels are made once.
+        options: see there.
 
     Raises:
         DeviceError: they are on several, or nothing compiles for it.
@@ -58,7 +76,7 @@ def compile(
     """
     with undivided, uncollected(), headroom():
         backend = backend_of(graph)
-        how = donated, fixed_inputs or {}, fixed_outputs or {}, lasting, forms
+        how = donated, fixed_inputs or {}, fixed_outputs or {}, lasting, options
         try:
             return _compiled(graph, backend, backend.machine, *how)
         except HostDecides:
@@ -73,7 +91,7 @@ def _compiled(
     fixed_inputs: Mapping[int, int],
     fixed_outputs: Mapping[int, int],
     lasting: Collection[int] | None,
-    forms: KnownForms | None,
+    options: Options,
 ) -> Compiled:
     """See `compile`; passes and schedule are told of this machine.
 
@@ -86,7 +104,10 @@ def _compiled(
     backend.begin(product_dtypes(optimized, machine))
     times.append(time.perf_counter())
     late_interrupts.poll()
-    plan = schedule(optimized, machine, donated, kept, forms)
+    scheduled = partial(schedule, machine=machine, donated=donated, lasting=kept, forms=options.forms)
+    plan = scheduled(optimized)
+    if options.memory_budget is not None:
+        optimized, plan = within_budget(optimized, plan, options.memory_budget, scheduled)
     times.append(time.perf_counter())
     late_interrupts.poll()
     lowered = backend.lower(plan, backend.target())

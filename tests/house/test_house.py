@@ -170,6 +170,7 @@ BOUNDS = {  # numbers that bound what a pass or the schedule looks at, wherever 
     "schedule/bands.py": {"LOOK_AHEAD", "LONG_ROWS", "LEAST_KERNELS", "TRIAL_GRAINS"},
     "schedule/batches.py": {"MOST_KERNELS"},
     "schedule/forms.py": {"MOST_FORMS"},
+    "schedule/recompute.py": {"CUTS", "SMALL", "ROUNDS", "TRIES", "CLOSENESS"},
     "schedule/fusion.py": {"MOST_MEMBERS", "RECENT_READERS", "CANDIDATES"},
     "schedule/loops.py": {"LONGEST_CHAIN"},
     "schedule/parted.py": {"FEW"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autojit.compiler import compile
+from autojit.compiler import Options, compile
 from autojit.ir import evaluate, parse_graph
 from autojit.schedule.forms import KnownForms
 from tests.on_cpu import schedule
@@ -33,7 +33,7 @@ def test_what_is_compiled_with_known_forms_computes_its_own_graph(returned: str)
             graph = parse_graph(SOFTMAX.format(n=n, returned=wanted))
             x = np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32)
             for made, expected in zip(
-                compile(graph, forms=known).executable.run([x]), evaluate(graph, [x]), strict=True
+                compile(graph, options=Options(known)).executable.run([x]), evaluate(graph, [x]), strict=True
             ):
                 np.testing.assert_allclose(made, expected, rtol=1e-6, atol=1e-6)
 
@@ -45,7 +45,7 @@ def test_an_output_in_its_inputs_place_does_not_become_another_graphs() -> None:
         held = x.copy()
         address = held.ctypes.data
         places = ({0: 0}, {0: address}, {0: address}) if is_donated else (None, None, None)
-        executable = compile(graph, *places, forms=known).executable
+        executable = compile(graph, *places, options=Options(known)).executable
         if is_donated:
             executable.run_with([], [])
             np.testing.assert_allclose(held, np.tanh(x), rtol=1e-6)

@@ -60,15 +60,6 @@ class BodyTrace(Trace):
         entry = None if storage is None or storage.array is None else self.state.get(id(storage.array))
         return entry is not None and entry.is_modified
 
-    def copied_from(self, value: Value) -> Value:
-        """The value that a value is an unchanged copy of."""
-        self._index()
-        node = self.definition.get(value)
-        while node is not None and node.op.name in ("cast", "reshape") and node.inputs[0].type == value.type:
-            value = node.inputs[0]
-            node = self.definition.get(value)
-        return value
-
     def concretize(self, value: Value) -> Any:
         """The array of a constant; everything else has no value yet."""
         is_given, sizes = self._sources(value)

@@ -40,10 +40,7 @@ if TYPE_CHECKING:
 
 def settled(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Ran | Eagerly:
     """The outcome of a call after all attempts: its result, or why steps cannot do what it does."""
-    outcome = attempted(_by_step, owner, args, kwargs, drawn)
-    while isinstance(outcome, Rebinds):
-        _take_over(owner, outcome, drawn, args, kwargs)
-        outcome = attempted(_by_step, owner, args, kwargs, drawn)
+    outcome = by_steps(owner, args, kwargs, drawn)
     if isinstance(outcome, Ran):
         return outcome
     run: Callable[..., Any]
@@ -61,6 +58,15 @@ def settled(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Ran
         given = owner._as_given(args, kwargs)
     del outcome  # it keeps alive what the attempt has made
     return Ran(run(*given))
+
+
+def by_steps(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Outcome:
+    """The outcome of a call by a step, in whatever form of the function that takes."""
+    outcome = attempted(_by_step, owner, args, kwargs, drawn)
+    while isinstance(outcome, Rebinds):
+        _take_over(owner, outcome, drawn, args, kwargs)
+        outcome = attempted(_by_step, owner, args, kwargs, drawn)
+    return outcome
 
 
 def _by_step(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Outcome:

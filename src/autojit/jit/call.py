@@ -245,7 +245,7 @@ class CompiledCall(CompiledGraph):
             call = CompiledCall(self.trace, [*self._inputs, *((value_of(b), b) for b in bars)], made, first)
             call.reached = [k for k, g in grads.items() if g is not None]
             call.layouts = layouts_of(self.trace, call.graph)
-            call.forms = self.forms
+            call.options = self.options
         return call
 
     def culprit(self, primals: Sequence[Tensor], bars: Sequence[Any]) -> tuple[HistoryNode, int] | None:

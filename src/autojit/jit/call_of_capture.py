@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autojit.compiler import Compiled
+from autojit.compiler import Compiled, Options
 from autojit.dispatch.dispatch import apply
 from autojit.history.op_node import OpNode
 from autojit.history.recording import edge_of, shell_of, view_node
@@ -16,7 +16,6 @@ from autojit.jit.call_layouts import in_orders
 from autojit.jit.histories import history_of
 from autojit.jit.lasting_histories import identity, keeps_nothing, make_lasting, memory_kept
 from autojit.jit.trace import Trace
-from autojit.schedule.forms import KnownForms
 from autojit.tensor.storage import SameMemory
 from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap
 
@@ -115,10 +114,10 @@ class CallOfCapture:
             stage.op.shown = {n: results[k] for n, k in enumerate(stage.places) if results.get(k) in kept}
         return {v for v, known in memory.items() if known in kept}
 
-    def compiled(self, forms: KnownForms | None = None) -> list[Compiled]:
-        """Every stage of the native code of the ops; ``forms`` are those of the function's other captures."""
+    def compiled(self, options: Options) -> list[Compiled]:
+        """Every stage of the native code of the ops."""
         for stage in self.stages:
-            stage.op.forms = forms
+            stage.op.options = options
         return [stage.op.compiled for stage in self.stages]
 
     def apply(

@@ -17,6 +17,7 @@ from dataclasses import replace
 from types import MethodType
 from typing import Any
 
+from autojit.compiler import Options
 from autojit.core.collector_pause import uncollected
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
@@ -47,6 +48,7 @@ from autojit.jit.guards import broken_guard, history_guards, hook_guards
 from autojit.jit.kept_signatures import Forgetting, make_room
 from autojit.jit.line_by_line import CopiedArguments
 from autojit.jit.made_objects import let_out, with_plain_keys
+from autojit.jit.memory_budget import Measured, check_budget, measured, warn_if_missed
 from autojit.jit.methods import Methods, distributed, found_by_name
 from autojit.jit.native import NativeStep, linked, why_not_native
 from autojit.jit.native_calls import NativeCalls
@@ -83,7 +85,11 @@ class JitFunction:
     is_named_by_function = True  # messages speak of the function, not of this class
 
     def __init__(
-        self, function: Callable[..., Any], verify: str | int | None = None, dynamic: bool | None = None
+        self,
+        function: Callable[..., Any],
+        verify: str | int | None = None,
+        dynamic: bool | None = None,
+        memory_budget: int | None = None,
     ) -> None:
         code = code_holder(function)
         if inspect.isgeneratorfunction(code) or inspect.iscoroutinefunction(code):
@@ -97,7 +103,8 @@ class JitFunction:
         self.function = function
         self.methods = Methods(self)
         self.name = self.__dict__.get("__name__", type(function).__name__)
-        self.verify = verify
+        self.verify, self.memory_budget = verify, memory_budget
+        self.is_measured = False  # whether the call in hand ends where its step would run
         self.roots: dict[Key, Captures] = {}
         self.open_numbers, self.open_sizes = OpenNumbers(), OpenSizes(dynamic)
         self.rebinding: Rebinding | None = None
@@ -138,7 +145,7 @@ class JitFunction:
 
     def options(self) -> dict[str, Any]:
         """What ``jit`` was given besides the function."""
-        return {"verify": self.verify, "dynamic": self.open_sizes.dynamic}
+        return {"verify": self.verify, "dynamic": self.open_sizes.dynamic, "memory_budget": self.memory_budget}
 
     def of(self, function: Callable[..., Any]) -> JitFunction:
         """Another function compiled with the same options."""
@@ -226,6 +233,8 @@ class JitFunction:
             branch = node.children.setdefault(outcome.tobytes(), [])
 
     def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Ran | ToCompare:
+        if self.is_measured:
+            raise Measured(memory_of(step))
         if self.comparison is not None and self.comparison.is_wanted(step):
             return ToCompare(self.comparison)
         result = call.run(step, arrays)
@@ -314,7 +323,7 @@ class JitFunction:
             capture.trace.finish()
             return BeginsAgain()
         try:
-            made = build_path(capture, branch, call.path, root.forms)
+            made = build_path(capture, branch, call.path, Options(root.forms, self.memory_budget))
         except (UndecidedSizeError, SpecializeSize) as error:
             remove(branch, capture)
             return self.open_sizes.give_up(capture.trace, getattr(error, "symbols", ()), str(error), self.counts.note)
@@ -326,6 +335,7 @@ class JitFunction:
         step = made[-1]
         assert isinstance(step, CompiledStep)
         self.newest = step
+        warn_if_missed(self, step)
         self.counts.add(made, traced - start, time.perf_counter() - traced)
         return step.overlaps.check(call.leaves) or made[0]  # the step is right for other arguments at least
 
@@ -404,9 +414,16 @@ class JitFunction:
         """The text of a stage of the last captured step: "graph", "adjoint", "schedule", "llvm", "asm" or "ptx"."""
         return show_stage(self, stage)
 
-    def memory(self) -> dict[str, int]:
-        """Bytes of the last captured step, for its last sizes: arena (temporaries), state, results."""
-        return memory_of(self.last_step())
+    def memory(self, *args: object, **kwargs: object) -> dict[str, int]:
+        """Bytes of the step for these arguments, which does not run; without any, of the last step, for its last sizes.
+
+        ``arena_bytes`` are temporaries, ``scratch_bytes`` what kernels need besides, ``state_bytes`` parameters and
+        other state, ``result_bytes`` what is returned.
+
+        Raises:
+            TraceError: no step serves the call.
+        """
+        return measured(self, args, kwargs) if args or kwargs else memory_of(self.last_step())
 
     def steps(self) -> list[CompiledStep]:
         """Every captured step."""
@@ -420,7 +437,11 @@ class JitFunction:
 
 
 def jit(
-    function: Callable[..., Any] | None = None, *, verify: str | int | None = None, dynamic: bool | None = None
+    function: Callable[..., Any] | None = None,
+    *,
+    verify: str | int | None = None,
+    dynamic: bool | None = None,
+    memory_budget: int | None = None,
 ) -> Any:
     """Compile a function of tensors: the whole step, with ``backward`` and optimiser, becomes one native call.
 
@@ -430,6 +451,8 @@ def jit(
         verify: compare with eager execution: "first" what was newly compiled, "always" every call, n every n-th.
         dynamic: None leaves the sizes of arguments open that change from call to call, True all of them from the
             first call on, False none.
+        memory_budget: bytes that the temporaries of a step may take: what the backward pass reads is computed again
+            instead of kept, as far as needed for that. Warns where it is not enough; ``memory()`` tells what is taken.
 
     Raises:
         TraceError: the function does something a capture cannot hold; the message says what to write instead.
@@ -443,7 +466,9 @@ def jit(
         tensor([2., 4.])
     """
     check_option(verify)
+    check_budget(memory_budget)
+    again = functools.partial(jit, verify=verify, dynamic=dynamic, memory_budget=memory_budget)
     if function is None:
-        return lambda f: jit(f, verify=verify, dynamic=dynamic)
-    made = distributed(function, lambda f: jit(f, verify=verify, dynamic=dynamic))
-    return JitFunction(function, verify, dynamic).as_module() if made is None else made
+        return again
+    made = distributed(function, again)
+    return JitFunction(function, verify, dynamic, memory_budget).as_module() if made is None else made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from autojit.compiler import Compiled, compile
+from autojit.compiler import PLAIN, Compiled, Options, compile
 from autojit.core.device_array import Array
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.types import TensorType
@@ -14,7 +14,6 @@ from autojit.ir.graph import Graph
 from autojit.ir.op import Ndarray, Operands, bind
 from autojit.ops.graph_op import GraphOp, Transform, as_tuple
 from autojit.runtime.executable import Executable
-from autojit.schedule.forms import KnownForms
 from autojit.tensor.state import state
 
 _LIMIT = 64  # sizes for which native code is kept where there is none for all
@@ -29,7 +28,7 @@ class CompiledGraph(GraphOp, abstract=True):
     n_outputs: int
     is_compiled = True
     spans_devices = True
-    forms: KnownForms | None = None  # of related graphs
+    options: Options = PLAIN
     _compiled: Compiled | None = None
     _of_sizes: dict[tuple[tuple[str, int], ...], Executable] | None = None  # where sizes cannot be left open
     _calls: dict[Any, GraphCall] | None = None  # derivatives and batches
@@ -38,7 +37,7 @@ class CompiledGraph(GraphOp, abstract=True):
     def compiled(self) -> Compiled:
         """Every stage of the native code; made when it is first asked for."""
         if self._compiled is None:
-            self._compiled = compile(self._laid_out_graph(), forms=self.forms)
+            self._compiled = compile(self._laid_out_graph(), options=self.options)
         return self._compiled
 
     def executable(self, arrays: Sequence[Any]) -> Executable:
@@ -54,7 +53,9 @@ class CompiledGraph(GraphOp, abstract=True):
         if found is None:
             if len(self._of_sizes) >= _LIMIT:
                 self._of_sizes.clear()
-            found = self._of_sizes[key] = compile(concrete(self._laid_out_graph(), sizes)).executable
+            found = self._of_sizes[key] = compile(
+                concrete(self._laid_out_graph(), sizes), options=self.options
+            ).executable
         return found
 
     def _laid_out_graph(self) -> Graph:

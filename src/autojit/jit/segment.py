@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.compiler import Compiled, compile
+from autojit.compiler import PLAIN, Compiled, Options, compile
 from autojit.core.device_array import Array, packed, share_memory, write_array
 from autojit.core.memory_ranges import range_of
 from autojit.core.records import record
@@ -26,7 +26,6 @@ from autojit.runtime.build import build_executable, move_fixed
 from autojit.runtime.executable import data_address
 from autojit.runtime.gate import Gate
 from autojit.runtime.memory import allocate_at
-from autojit.schedule.forms import KnownForms
 from autojit.tensor.memory_orders import order_of
 from autojit.tensor.tensor import array_type, storage_of
 
@@ -85,7 +84,7 @@ class Segment:
         moving: outputs whose address ``move`` sets.
         fixed: outputs with a lasting place.
         runs: whether calls run it; else it follows the state's memory, and is compiled when somebody asks for that.
-        forms: kernels of related graphs.
+        options: how it is compiled.
     """
 
     def __init__(
@@ -98,7 +97,7 @@ class Segment:
         moving: Sequence[Value] = (),
         fixed: Sequence[Write] = (),
         runs: bool = True,
-        forms: KnownForms | None = None,
+        options: Options = PLAIN,
     ) -> None:
         outputs = (*free, *moving, *(w.value for w in fixed))
         kept = needed_nodes(nodes, outputs, carried)
@@ -115,7 +114,7 @@ class Segment:
         self.moved: dict[int, Any] = {}
         self.scratch: dict[int, Any] = {}  # where a careful segment writes moving outputs
         self.bindings = np.ones(1, np.int64)  # how often memory was bound
-        self.forms = forms
+        self.options = options
         self.gate = Gate()  # the right to run the segment and to touch its memory
         self._made: tuple[Compiled, Any] | None = None
         if runs:
@@ -195,7 +194,7 @@ class Segment:
 
     def _compile(self) -> Compiled:
         donated, inputs, outputs = self._places()
-        return compile(self.graph, donated, inputs, outputs, self._lasting(), self.forms)
+        return compile(self.graph, donated, inputs, outputs, self._lasting(), self.options)
 
     def _needs_care(self, compiled: Compiled) -> bool:
         """Whether something may go wrong outside native code: what lasts is then written when all has succeeded.

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.compiler import PLAIN, Options
 from autojit.core.config import config
 from autojit.core.device_array import host_copy, packed, write_array
 from autojit.core.errors import TraceError
@@ -46,7 +47,6 @@ from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapp
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import Split
 from autojit.ops.shape import Permute
-from autojit.schedule.forms import KnownForms
 from autojit.tensor.memory_orders import Order, order_of, places_of
 from autojit.tensor.state import grad_mode
 from autojit.tensor.storage import SameMemory
@@ -72,7 +72,7 @@ class Capture:
     modes_left: tuple[bool, int] | None = field(init=False, default=None)  # (grad, inference), if they were set
     following: Following = field(init=False)
     outside_arrays: OutsideArrays = field(init=False)
-    forms: KnownForms | None = field(init=False, default=None)  # of the function's captures
+    options: Options = field(init=False, default=PLAIN)
     unguarded: list[str] = field(init=False, default_factory=list)  # what was read and is not compared, for `explain`
 
     def __post_init__(self) -> None:
@@ -161,7 +161,7 @@ class Decision:
         self.outcome = allocate(split.value.type)
         writes = [Write(split.value, self.outcome), *(Write(v, array) for v, array in self.exports.items())]
         self.segment = Segment(
-            nodes, capture.inputs, carried, list(trace.state.values()), (), (), writes, forms=capture.forms
+            nodes, capture.inputs, carried, list(trace.state.values()), (), (), writes, options=capture.options
         )
         self.parts = [self.segment.compiled]
         self.children: dict[bytes, list[Decision | CompiledStep]] = {}
@@ -210,9 +210,9 @@ class CompiledStep:
             self.effects.moving,
             [Write(v, entry=e) for e, v in self.effects.written],
             runs=self.call is None,
-            forms=capture.forms,
+            options=capture.options,
         )
-        self.parts = [self.segment.compiled] if self.call is None else self.call.compiled(capture.forms)
+        self.parts = [self.segment.compiled] if self.call is None else self.call.compiled(capture.options)
         self.entries = self.segment.entries
         # arguments that a later call may give as the very tensor that the function reads or gives a gradient outside
         outside = [(e.array, e.input.type) for e in entries if e.requires_grad]
@@ -403,11 +403,11 @@ def _kept(t: Tensor, is_counted: bool = False) -> Tensor:
 
 
 def build_path(
-    capture: Capture, branch: list[Decision | CompiledStep], path: Sequence[Decision], forms: KnownForms | None = None
+    capture: Capture, branch: list[Decision | CompiledStep], path: Sequence[Decision], options: Options = PLAIN
 ) -> list[Decision | CompiledStep]:
     """Compile what follows ``path`` (the decisions this call has passed) and add it to ``branch``; the new nodes."""
     trace = capture.trace
-    capture.forms = forms
+    capture.options = options
     capture.guards += capture.outside_arrays.guards()
     carried: dict[Value, Any] = {}
     for decision in path:

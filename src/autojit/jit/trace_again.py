@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 
 from autojit.ir.graph import Value
 from autojit.jit.trace_part import TracePart
-from autojit.ops.ordering import Later
+from autojit.ops.ordering import WITHOUT_ORDER, Later
 
 if TYPE_CHECKING:
     from autojit.core.source import SourceLocation
     from autojit.ir.op import Op
-
-_WITHOUT_ORDER = ("complex", "float8")
-"""Kinds of dtypes whose elements generated code does not address: a value of these would be copied to be had later."""
 
 
 class SecondRun:
@@ -38,7 +35,7 @@ class TraceAgain(TracePart):
     def again(self, after: Value) -> Iterator[None]:
         """What is recorded inside is not merged with what was recorded before, and runs when there is ``after``."""
         before = self.second_run
-        self.second_run = None if after.type.dtype.kind in _WITHOUT_ORDER else SecondRun(after)
+        self.second_run = None if after.type.dtype.kind in WITHOUT_ORDER else SecondRun(after)
         try:
             yield
         finally:
@@ -53,6 +50,15 @@ class TraceAgain(TracePart):
         run.made.update(made)
         return made
 
+    def copied_from(self, value: Value) -> Value:
+        """The value that one is an unchanged copy of, late or not: random numbers go on from a state put back."""
+        self._index()
+        while (node := self.definition.get(value)) is not None:
+            if node.op.name not in ("cast", "reshape", "later") or node.inputs[0].type != value.type:
+                break
+            value = node.inputs[0]
+        return value
+
     def _had_later(self, run: SecondRun, value: Value) -> Value:
         # What is elsewhere (the state of a generator of random numbers) waits for nothing on this device.
         if value in run.made or _is_number(value) or value.type.device != run.after.type.device:
@@ -64,4 +70,4 @@ class TraceAgain(TracePart):
 
 def _is_number(value: Value) -> bool:
     """Whether a value costs nothing to keep, or cannot be waited for."""
-    return value.type.dtype.kind in _WITHOUT_ORDER or prod(value.type.shape) == 1
+    return value.type.dtype.kind in WITHOUT_ORDER or prod(value.type.shape) == 1

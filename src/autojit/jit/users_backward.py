@@ -20,7 +20,6 @@ from autojit.core.user_warnings import trying
 from autojit.core.wrapping import own
 from autojit.history.op_node import OpNode
 from autojit.history.saved import Packed
-from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.eager_mode import set_modes
@@ -282,7 +281,8 @@ class _Marks:
         """What the users' code did to tensors."""
         trace = self.trace
         for entry in trace.state.values():
-            if self._origin(entry.value) is not self._origin(self.state.get(id(entry), entry.input)):
+            before = self.state.get(id(entry), entry.input)
+            if trace.copied_from(entry.value) is not trace.copied_from(before):
                 return f"changes a tensor {entry.input.type} in place"
         for grad in trace.grads.values():
             if (grad.is_written, grad.current) != self.grads.get(id(grad), (False, grad.current)):
@@ -292,15 +292,6 @@ class _Marks:
         if (len(trace.splits), len(trace.taken), trace.uncompiled) != self.counts:
             return "decides on values"
         return None
-
-    def _origin(self, value: Value) -> Value:
-        """The value that one is a copy of: random numbers go on from a state that has been put back."""
-        self.trace._index()
-        while (node := self.trace.definition.get(value)) is not None:
-            if node.op.name != "cast" or node.inputs[0].type != value.type:
-                break
-            value = node.inputs[0]
-        return value
 
     def take_back(self) -> None:
         """Let the trace show memory as the step left it."""

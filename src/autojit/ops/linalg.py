@@ -1,8 +1,7 @@
 """Linear systems: inverse, solve, triangular solve, determinant, Cholesky. Eager through LAPACK (numpy.linalg).
 
-All act on the last two axes; leading axes are a batch. Cholesky reads the Hermitian part of its operand, so that its
-gradient is Hermitian; the derivative formulas avoid explicit inverses. Source of the formulas: Giles, Collected matrix
-derivative results for forward and reverse mode algorithmic differentiation, 2008; Murray, arXiv:1602.07527 (Cholesky).
+All act on the last two axes; leading axes are a batch. Cholesky reads the Hermitian part of its operand: its gradient
+is Hermitian. Derivatives avoid inverses: Giles, Collected matrix derivative results, 2008; Murray, arXiv:1602.07527.
 """
 
 from __future__ import annotations

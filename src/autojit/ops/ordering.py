@@ -14,7 +14,10 @@ from autojit.ops.base import Reindex
 from autojit.ops.samples import Samples, ramp
 from autojit.ops.shape import batch_all
 
-__all__ = ["Later", "later"]
+__all__ = ["WITHOUT_ORDER", "Later", "later"]
+
+WITHOUT_ORDER = ("complex", "float8")
+"""Kinds of dtypes whose elements generated code does not address: a value of these would be copied to be had later."""
 
 
 @record
