@@ -131,6 +131,38 @@ def _decoding(T: Any) -> Iterator[Case]:
     yield Case("decoding, 16 positions", positions, lambda: decode(x, 3), decode)
 
 
+def _seq2seq(T: Any) -> Iterator[Case]:
+    """Sentences in pairs of any two lengths, the second unrolled by Python: twelve pairs a call."""
+    nn, width, words = T.nn, 32, 50
+    embedding, encoder, cell = nn.Embedding(words, width), nn.GRU(width, width), nn.GRUCell(2 * width, width)
+    out = nn.Linear(width, words)
+    parameters = [p for module in (embedding, encoder, cell, out) for p in module.parameters()]
+    optimizer = T.optim.SGD(parameters, lr=1e-3)
+
+    @_jit(T)
+    def step(source: Any, target: Any) -> Any:
+        optimizer.zero_grad()
+        read, last = encoder(embedding(source))
+        state, loss = last[0], 0.0
+        for k in range(target.shape[0] - 1):
+            context = ((read * state).sum(-1, keepdim=True).softmax(0) * read).sum(0)
+            state = cell(T.cat([embedding(target[k]), context], -1), state)
+            loss = loss + nn.functional.cross_entropy(out(state), target[k + 1])
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    lengths = [(5 + 7 * k % 26, 3 + k % 4) for k in range(12)]
+    lengths[0] = 4, 4
+    pairs = [[T.arange(8 * n).reshape(n, 8) % words for n in pair] for pair in lengths]
+
+    def every() -> None:
+        for pair in pairs:
+            step(*pair)
+
+    yield Case("seq2seq with lengths, 12 pairs", every, lambda: step(*pairs[1]), step)
+
+
 def cases(T: Any) -> Iterator[Case]:
     """All of them."""
     for count in SIZES:
@@ -138,6 +170,7 @@ def cases(T: Any) -> Iterator[Case]:
     yield from _differentiated(T)
     yield from _in_turn(T)
     yield from _decoding(T)
+    yield from _seq2seq(T)
 
 
 def main() -> None:

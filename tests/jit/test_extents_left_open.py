@@ -173,3 +173,26 @@ def test_what_a_capture_gives_up_is_fixed_again() -> None:
         trace = Captured({"c0": 2}, {"c0": None})
     with pytest.raises(CompileError):
         sizes.give_up(Captured(), (), "nothing is open", told.append)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("dynamic", "agreeing"), [(None, 0), (None, 3), (True, 2)])
+def test_a_loop_over_one_length_leaves_the_others_open(dynamic: bool | None, agreeing: int) -> None:
+    """Captures grow with the lengths that Python loops over, also where the lengths agree in the first calls."""
+
+    def decode(source: Any, target: Any) -> Any:
+        state = source.mean(0)
+        for token in target:
+            state = (source * state).softmax(0).sum(0) + token
+        return state
+
+    step = aj.jit(decode, dynamic=dynamic)
+    rng = np.random.default_rng(0)
+    looped = set()
+    for k in range(14):
+        source, target = rng.integers(2, 30), rng.integers(2, 5)
+        if k < agreeing:
+            source = target = k + 2
+        looped.add(int(target))
+        given = aj.tensor(rng.normal(size=(source, 3))), aj.tensor(rng.normal(size=(target, 3)))
+        aj.testing.assert_close(step(*given), decode(*given))
+    assert step.stats()["captures"] <= len(looped) + agreeing + 1

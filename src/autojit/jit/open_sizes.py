@@ -3,7 +3,8 @@
 The first call is captured for its sizes. When a later call differs from one captured before in nothing but extents,
 those become open: the same capture then serves all their values from 2 on (0 and 1, on which broadcasting hangs, have
 steps of their own). Axes whose extents have agreed in every call so far share one symbol. What cannot stay open is
-fixed again, with the reason, and every value gets its own step.
+fixed again, with the reason, and every value gets its own step. Where several axes share the symbol it cannot be told
+which of them it was: they are fixed as long as they agree, and tried again when a call has told them apart.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class OpenSizes:
         self.dynamic = dynamic
         self.symbols: dict[Axis, int] = {}  # the numbers of their symbols
         self.fixed: dict[Axis, str] = {}  # given up: why
+        self.held: dict[int, str] = {}  # symbols of several axes that are given up while these agree: why
         self.values: dict[str, int] = {}  # of the symbols in the last call
         self._numbers = itertools.count()
         self.are_counts_fixed = False  # whether what a step counts is a number that Python decides on
@@ -52,6 +54,8 @@ class OpenSizes:
         if self.dynamic:
             self._open((tree, k, a) for k, shape in found.items() for a, n in enumerate(shape) if n >= LEAST)
         sizes = self.values = self._values(tree, found)
+        for symbol in self.held:
+            sizes.pop(_name(symbol), None)
         opened: dict[int, Shape] = {}
         for k, shape in found.items():
             wanted = tuple(self._size((tree, k, a), n) for a, n in enumerate(shape))
@@ -61,7 +65,8 @@ class OpenSizes:
 
     def _size(self, axis: Axis, extent: int) -> int:
         symbol = self.symbols.get(axis)
-        return extent if symbol is None or extent < LEAST else named_size(_name(symbol), extent)
+        is_fixed = symbol is None or symbol in self.held or extent < LEAST
+        return extent if is_fixed else named_size(_name(symbol), extent)  # type: ignore[arg-type]
 
     def _values(self, tree: TreeSpec, shapes: Mapping[int, Shape]) -> dict[str, int]:
         """The symbols' values; axes that differ for the first time get symbols of their own."""
@@ -74,6 +79,7 @@ class OpenSizes:
             if values.setdefault(_name(symbol), extent) != extent:
                 if (symbol, extent) not in parted:
                     parted[symbol, extent] = next(self._numbers)
+                    self.held.pop(symbol, None)
                 self.symbols[tree, k, a] = parted[symbol, extent]
                 values[_name(parted[symbol, extent])] = extent
         return values
@@ -90,7 +96,7 @@ class OpenSizes:
         """Open the extents in which a call's signature differs from the most similar one known, if that is all."""
         if self.dynamic is not None:
             return False
-        found = [changed for old in known if (changed := _changed(old, new)) and not changed.keys() & self.fixed.keys()]
+        found = [self._may_open(changed) for old in known if (changed := _changed(old, new))]
         if not found:
             return False
         groups: dict[tuple[int, int], list[Axis]] = {}
@@ -98,6 +104,10 @@ class OpenSizes:
             groups.setdefault(pair, []).append(axis)
         opened = [self._open(axes, pair[1]) for pair, axes in groups.items()]
         return any(opened)
+
+    def _may_open(self, changed: Mapping[Axis, tuple[int, int]]) -> dict[Axis, tuple[int, int]]:
+        """Those of the changed axes that are not open or given up."""
+        return {axis: pair for axis, pair in changed.items() if axis not in self.fixed and axis not in self.symbols}
 
     def pin(self, trace: Trace, note: Callable[[str], None]) -> BeginsAgain:
         """Fix the sizes whose digits a capture has seen; the others stay open."""
@@ -118,10 +128,13 @@ class OpenSizes:
         return BeginsAgain(is_fixed=True)
 
     def _fix(self, names: Collection[str], reason: str, note: Callable[[str], None]) -> None:
-        for axis, symbol in list(self.symbols.items()):
-            if _name(symbol) in names:
-                del self.symbols[axis]
-                self.fixed[axis] = reason
+        for symbol in [symbol for symbol in dict.fromkeys(self.symbols.values()) if _name(symbol) in names]:
+            axes = [axis for axis, known in self.symbols.items() if known == symbol]
+            if len(axes) > 1:
+                self.held[symbol] = reason
+                continue
+            del self.symbols[axes[0]]
+            self.fixed[axes[0]] = reason
         self.specialised += len(names)
         note(f"sizes were fixed: {reason}")
 
