@@ -14,7 +14,7 @@ from typing import Any
 
 from autojit.backend import compiling_by, cpu_backend
 from autojit.codegen.cpu.lower import lower
-from autojit.codegen.lowered import Callback, Counter, LoweredStep, Nested, Offset, Scratch, Tape, Word
+from autojit.codegen.lowered import Callback, LoweredStep, Nested, Offset, Scratch, Tape, Word
 from autojit.codegen.target import HostTarget
 from autojit.core.device import Device
 from autojit.ir.graph import Graph, Node, Value
@@ -24,7 +24,7 @@ from autojit.schedule.schedule import Schedule
 from tests.on_cpu import optimize, schedule
 
 TARGET = HostTarget("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe", 32)
-_SHARED = Scratch, Word, Counter, Tape  # memory that several arguments may name: which is which belongs to the plan
+_SHARED = Scratch, Word, Tape  # memory that several arguments may name: which is which belongs to the plan
 _SOURCE = re.compile(r"(?m)^( {6}\S.*?)  \S.*$")  # of a node in a schedule's text: the user's line
 
 

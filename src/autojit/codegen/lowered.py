@@ -98,11 +98,6 @@ class Word:
 
 
 @record(eq=False)
-class Counter:
-    """The address of a word that counts how often a nested plan ran in a call."""
-
-
-@record(eq=False)
 class Tape:
     """The address of a growing tape's words (see `plan.control`); ``record_bytes`` are pushed per step.
 
@@ -126,12 +121,11 @@ class Mover:
 class Nested:
     """The address of the pointer table of a plan inside the plan, which an entry runs as often as it likes.
 
-    ``arguments`` fill the table: inputs, then outputs; ``counter`` counts the runs.
+    ``arguments`` fill the table: inputs, then outputs.
     """
 
     lowered: LoweredStep
     arguments: tuple[Argument, ...]
-    counter: Counter
 
 
 @record(eq=False)
@@ -248,7 +242,6 @@ Argument = (
     | Sliced
     | ErrorWords
     | Word
-    | Counter
     | Tape
     | Mover
     | Nested
@@ -295,7 +288,7 @@ class Shared:
     """What a step and the plans inside it gather together while they are lowered; see `LoweredStep`."""
 
     reporters: list[Reporter] = field(default_factory=list)
-    fallbacks: list[str] = field(default_factory=list)
+    called_back: list[Op] = field(default_factory=list)
     gemms: set[str] = field(default_factory=set)
 
 
@@ -316,11 +309,23 @@ class LoweredStep:
     schedule: Schedule
     entries: tuple[Entry | BandEntry | BatchEntry, ...]
     gemm_dtypes: frozenset[str]
-    fallbacks: tuple[str, ...] = field(default=())
+    called_back: tuple[Op, ...] = field(default=())  # the ops that Python computes, also in plans inside
     reporters: tuple[Reporter, ...] = field(default=())  # by code
     origins: tuple[tuple[Node, ...], ...] = field(default=())  # of every entry: the nodes it computes
     writes: tuple[tuple[Value, ...], ...] = field(default=())  # of every entry: what its kernel writes
     may_fail: tuple[bool, ...] = field(default=())  # of every entry: whether its kernel may report an error
+
+    @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """What is called back from the step, as users know it."""
+        return tuple([op.shown_name for op in self.called_back])
+
+    @property
+    def computed_back(self) -> tuple[str, ...]:
+        """The ops that Python computes: the schedule does not know that these may fail. Users' functions are not among
+        them, for which the writers of what lasts wait.
+        """
+        return tuple([op.shown_name for op in self.called_back if not op.calls_out])
 
     def single_entries(self) -> list[Entry]:
         """The entries, those of bands and batches one by one."""

@@ -7,6 +7,7 @@ the op: its first pass over loops puts the body's own ops in its place.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from autojit.core.errors import DifferentiationError, ShapeError
 from autojit.dispatch.dispatch import value_of
 from autojit.history.recording import wants_grad
 from autojit.ir.builder import GraphBuilder
+from autojit.ir.calls_out import calls_out, without_calls
 from autojit.ir.concrete import concrete, is_open
 from autojit.ir.graph import Graph, Node, Value, values_of
 from autojit.ir.op import Op, Operands, bind
@@ -51,6 +53,18 @@ class Call(EqualByText, GraphOp, abstract=True):
     def wanted(self) -> list[int]:
         """Positions of inputs."""
         raise NotImplementedError(self.name)
+
+    @property
+    def calls_out(self) -> bool:  # type: ignore[override]
+        """Whether the body calls a user's function."""
+        return calls_out(self.graph)
+
+    def silent(self) -> Call:
+        """See `ir.op.Op.silent`."""
+        made = copy.copy(self)
+        made.__dict__.pop("_text", None)
+        made.graph = without_calls(self.graph)
+        return made
 
     def adjoint(self) -> Call:
         """Inputs, then cotangents of the outputs with a history, to cotangents of the inputs with one."""

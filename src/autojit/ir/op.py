@@ -102,6 +102,7 @@ class Op:
     registry: ClassVar[Registry] = Registry()
     abstract: ClassVar[bool] = True
     has_effect: ClassVar[bool] = False
+    calls_out: ClassVar[bool] = False  # it calls a user's function, or a graph in it does: once, in the program's order
     is_view: ClassVar[bool] = False
     moves: ClassVar[bool] = False  # the op's own rule says where the result is; else that is where the operands are
     spans_devices: ClassVar[bool] = False  # its graphs say where each value is; operands may be on several devices
@@ -211,6 +212,10 @@ class Op:
         """The static parameters as (name, value) pairs; that a source is on the CPU goes without saying."""
         found = tuple((name, getattr(self, name)) for name in self.__match_args__)
         return found[:-1] if found and found[-1] == ("device", getattr(type(self), "device", None)) else found
+
+    def silent(self) -> Op | None:
+        """The op without the calls of users' functions in it, where it ``calls_out``; None: nothing is left."""
+        return self
 
     def unbroadcast(self, x_bar: Any, x: Any) -> Any:
         """Bring the cotangent of an operand to the operand's shape; only broadcasting ops have work here."""

@@ -20,6 +20,7 @@ from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
 from autojit.dispatch.dispatch import value_of
 from autojit.history.recording import edge_of
+from autojit.ir.calls_out import silent_nodes
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Graph, Value
 from autojit.ir.interpreter import evaluate
@@ -51,6 +52,7 @@ class CompiledCall(CompiledGraph):
         inputs: (graph input, the tensor behind it in the capture or None).
         outputs: (value, the traced tensor behind it or None when it has no history).
         first: the number of the trace's node from which on the call's own were recorded.
+        calls_out: whether it calls users' functions; else another call of the same nodes does.
     """
 
     keeps_order = True  # it lays out its results itself
@@ -65,6 +67,7 @@ class CompiledCall(CompiledGraph):
         inputs: Sequence[tuple[Value, Tensor | None]],
         outputs: Sequence[tuple[Value, Any]],
         first: int = 0,
+        calls_out: bool = True,
     ) -> None:
         self.trace = trace
         self._inputs = list(inputs)
@@ -73,6 +76,8 @@ class CompiledCall(CompiledGraph):
         known = dict.fromkeys(values)
         wanted = [v for v, _ in outputs]
         nodes = needed_nodes(trace.builder.nodes, wanted, known, first)
+        if not calls_out:
+            nodes = silent_nodes(nodes)
         read = {v for node in nodes for v in node.inputs} | set(wanted)
         self.extra: list[StateEntry] = [e for e in trace.state.values() if e.input in read and e.input not in known]
         self.graph = Graph((*values, *(e.input for e in self.extra)), nodes, tuple(wanted))

@@ -248,5 +248,6 @@ def _stages(
         given = [k for k in nodes if levels[k] < stage]
         seen = [j for j, view in enumerate(views) if view.base in given]
         operands = [*inputs, *(outputs[k] for k in given), *((views[j].value, views[j].left) for j in seen)]
-        found.append(_Stage(CompiledCall(trace, operands, [outputs[k] for k in places]), places, given, seen))
+        call = CompiledCall(trace, operands, [outputs[k] for k in places], calls_out=stage == 0)
+        found.append(_Stage(call, places, given, seen))
     return found

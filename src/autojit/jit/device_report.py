@@ -75,7 +75,7 @@ def called_back(lowered: LoweredStep) -> list[tuple[str, str]]:
     for entry in lowered.single_entries():
         if isinstance(entry.body, Callback):
             values = [a for a in entry.arguments if isinstance(a, Value)]
-            found += [(entry.body.kernel.node.op.name, place) for place in _elsewhere(values)[:1]]
+            found += [(entry.body.kernel.node.op.shown_name, place) for place in _elsewhere(values)[:1]]
     return found
 
 

@@ -6,15 +6,18 @@ over, its defaults and its attributes are those of that call. Cells that several
 
 from __future__ import annotations
 
+import sys
 import types
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType
+from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
+from autojit.core.errors import TraceError
+from autojit.core.source import here
 from autojit.core.wrapping import own
-from autojit.jit.instrumented_code import as_written
+from autojit.jit.instrumented_code import as_written, is_instrumented
 from autojit.jit.observed_functions import ObservedFunctions, is_module, is_user_class
 from autojit.jit.places import attributes_of, cell_content, is_a
 from autojit.jit.pytree import flatten
@@ -114,3 +117,41 @@ def _behind(value: Any) -> Iterator[Any]:
         yield from (*value.parameters(), *value.buffers())
     elif not is_a(value, types.ModuleType):
         yield attributes_of(value)
+
+
+def as_made(function: Any, outside: Mapping[int, Any]) -> Any:
+    """A function that is called when the step runs: one that the step makes keeps what it closes over now.
+
+    Variables of enclosing functions that are not part of the step stay shared.
+
+    Raises:
+        TraceError: it closes over tensors or numbers of the step.
+    """
+    if type(function) is not FunctionType or not is_made_inside(function):
+        return function
+    if holds_of_step(function, outside):
+        raise TraceError(
+            "a function that is called from the step closes over a tensor of the step",
+            {"function": function.__qualname__, "at": here()},
+            "give it the tensor as an argument",
+        )
+    names = as_written(function.__code__).co_freevars
+    cells = [
+        CellType(cell_content(cell)) if _is_of_step(name) and cell_content(cell) is not MISSING else cell
+        for name, cell in zip(names, function.__closure__ or (), strict=True)
+    ]
+    made: FunctionType = _Function(function)(*cells)
+    made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    made.__dict__.update(vars(function))
+    return made
+
+
+def _is_of_step(name: str) -> bool:
+    """Whether a variable that a function of the step closes over is one of the step's own functions."""
+    codes: list[CodeType] = []
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if is_instrumented(frame.f_code):
+            codes.append(frame.f_code)
+        frame = frame.f_back
+    return any(name in code.co_cellvars for code in codes) or not any(name in code.co_freevars for code in codes)

@@ -425,7 +425,7 @@ _NEEDS_PYTHON: tuple[tuple[str, Callable[[CompiledStep], object]], ...] = (
     ("sizes of its results are counted", _counts_results),
     ("it asks where arguments begin in their storage", lambda step: step.trace.offsets_asked),
     ("state is not in contiguous memory", lambda step: step.segment.copies_in or step.segment.copies_out),
-    ("ops are called back", lambda step: step.compiled.lowered.fallbacks),
+    ("ops are called back", lambda step: step.compiled.lowered.computed_back),
     (
         "it takes numbers of NumPy that have fewer than 64 bits",
         lambda step: any(leaf.number_class and not leaf.number_class.is_native for leaf in step.capture.arguments),

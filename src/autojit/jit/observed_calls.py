@@ -247,6 +247,9 @@ class ObservedCalls(ObservedTexts):
             if owner is not None and id(owner) in self.outside:
                 self.contents.escape(owner)
             return self._of_library(function, arguments)
+        if (taken := own(plain, "of_step", None)) is not None:  # it is given what is called when the step runs
+            found: Callable[..., Any] = taken(self.outside)
+            return found
         note_setting(self, plain)
         self.observe(function)
         self._escape(arguments)

@@ -18,6 +18,7 @@ from autojit.core.device_array import Array, packed, share_memory, write_array
 from autojit.core.memory_ranges import range_of
 from autojit.core.records import record
 from autojit.core.types import TensorType
+from autojit.ir.calls_out import silent
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Ndarray
 from autojit.jit.trace_entries import StateEntry
@@ -49,13 +50,16 @@ def needed_nodes(
     """The nodes that ``wanted`` needs when the values in ``given`` are there already, and those that stay unread.
 
     Nodes before the one of number ``first`` have run: what they may refuse they have not refused. A node of which only
-    some values are given runs again for the others, which have names of their own then.
+    some values are given runs again for the others, which have names of their own then. Nor is a user's function called
+    again that they have called.
     """
     live = {v for v in wanted if v not in given}
     kept: list[Node] = []
     for number in reversed(range(len(nodes))):
-        node = nodes[number]
-        is_done = (number < first or node.outputs[0] in given) and not node.op.has_effect
+        node = nodes[number] if number >= first else silent(nodes[number])
+        if node is None:
+            continue
+        is_done = (number < first or node.outputs[0] in given) and not (node.op.has_effect or node.op.calls_out)
         if (node.is_asked and not is_done) or not live.isdisjoint(node.outputs):
             kept.append(_for_the_others(node, given))
             live.update(v for v in node.inputs if v not in given)
@@ -199,7 +203,7 @@ class Segment:
         had when native code has ended.
         """
         outputs = compiled.executable.outputs[: self.n_free]
-        return bool(compiled.lowered.fallbacks) or any(output.place is not None for output in outputs)
+        return bool(compiled.lowered.computed_back) or any(output.place is not None for output in outputs)
 
     def _lasting(self) -> tuple[int, ...]:
         """The outputs that native code writes to memory which is as it was when the step fails."""

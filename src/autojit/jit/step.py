@@ -27,6 +27,7 @@ from autojit.functions.memory import storage_offset
 from autojit.history.recording import take_view_node, wants_grad
 from autojit.history.saved import accumulator_of
 from autojit.history.writes import rebase
+from autojit.ir.calls_out import silent_nodes
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
 from autojit.ir.op import Ndarray
@@ -150,7 +151,7 @@ class Decision:
         trace = capture.trace
         self.capture = capture
         self.split = split
-        nodes = trace.builder.nodes[: split.position]
+        nodes = silent_nodes(trace.builder.nodes[: split.position])  # the step that follows calls users' functions
         mine = needed_nodes(nodes, [split.value], carried)
         computed = {v for node in mine for v in node.outputs} - {split.value}
         given = dict.fromkeys([*carried, *computed])

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from autojit.ops.eigenvalues import *
     from autojit.ops.fourier import *
     from autojit.ops.fused_arrays import *
+    from autojit.ops.host_calls import *
     from autojit.ops.incomplete_gamma import *
     from autojit.ops.indefinite import *
     from autojit.ops.integer_factors import *
@@ -72,7 +73,7 @@ _OTHERS = [  # those first that more programs use
     "linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "eigenvalues", "incomplete_gamma", "fourier",
     "triangular_factors", "bessel_functions", "normal_distribution", "integer_factors", "definiteness", "indefinite",
     "reflections", "airy_functions", "attention", "control_flow", "scan_steps", "while_sweeps", "requirements",
-    "failed_matrices",
+    "failed_matrices", "host_calls",
 ]  # fmt: skip
 __getattr__ = _LazyNames(__name__, others=" ".join(f"autojit.ops.{module}" for module in _OTHERS), listed=True)
 _Op.registry.others = __getattr__.others

@@ -16,6 +16,7 @@ from autojit.core.errors import AutojitError, DTypeError, ShapeError
 from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
+from autojit.ir.calls_out import calls_out, without_calls
 from autojit.ir.graph import Graph, Value
 from autojit.ir.inline import inline
 from autojit.ir.interpreter import evaluate
@@ -43,6 +44,15 @@ class HoldsGraphs(EqualByText, Structured, abstract=True):
     def with_graphs(self, graphs: Sequence[Graph]) -> HoldsGraphs:
         """The op with other graphs of the same inputs and outputs."""
         raise NotImplementedError(self.name)
+
+    @property
+    def calls_out(self) -> bool:  # type: ignore[override]
+        """Whether a graph calls a user's function."""
+        return any(calls_out(graph) for graph in self.graphs())
+
+    def silent(self) -> HoldsGraphs:
+        """See `ir.op.Op.silent`."""
+        return self.with_graphs([without_calls(graph) for graph in self.graphs()])
 
     def may_refuse(self, *types: TensorType) -> bool:
         """A graph that nobody reads refuses what eager mode refuses in it."""

@@ -17,6 +17,7 @@ from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
+from autojit.ir.calls_out import without_calls
 from autojit.ir.graph import Graph, Value, replace
 from autojit.ir.op import O, Operands, bind
 from autojit.ir.text import parse_graph
@@ -91,7 +92,8 @@ class Scan(HoldsGraphs):
 
     def histories(self, operands: Operands) -> tuple[Any, ...]:
         """The values that the carries have at the beginning of every step, stacked."""
-        body = replace(self.body, outputs=(*self.body.outputs, *self.body.inputs[: self.carries]))
+        body = without_calls(self.body)
+        body = replace(body, outputs=(*self.body.outputs, *self.body.inputs[: self.carries]))
         found = bind(self.with_graphs([body]), *operands)
         return as_tuple(found, len(body.outputs))[self.n_outputs :]
 

@@ -10,7 +10,7 @@ place. The derivative of such an op is again one: its sweeps, then their adjoint
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -92,6 +92,10 @@ class WhileLoop(HoldsGraphs):
     def with_graphs(self, graphs: Sequence[Graph]) -> WhileLoop:
         return WhileLoop(tuple(graphs), self.carries, self.reads, self.reverse, self.kept, self.resumes)
 
+    if TYPE_CHECKING:
+
+        def silent(self) -> WhileLoop: ...
+
     def sweeps(self) -> list[Sweep]:
         """The sweeps in order."""
         found: list[Sweep] = []
@@ -147,7 +151,7 @@ class WhileLoop(HoldsGraphs):
     # -- derivatives
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        made = _Backward(self)
+        made = _Backward(self.silent() if self.calls_out else self)
         for number in reversed(range(len(self.bodies))):
             made.add_adjoint(number)
         bars = as_tuple(y_bar, self.n_outputs)

@@ -15,7 +15,7 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
     kept: list[Node] = []
     for node in graph.nodes:
         made = node.reading(names)
-        if not node.op.has_effect:
+        if not (node.op.has_effect or node.op.calls_out):
             found = known.setdefault((node.op, made.inputs), node.outputs)
             if found is not node.outputs:
                 names.update(zip(node.outputs, found, strict=True))

@@ -64,7 +64,7 @@ class _Hoisting:
 
     def _stays(self, node: Node) -> bool:
         """Whether a node must run in every step."""
-        is_effect = node.op.has_effect or (node.is_asked and not self.runs)
+        is_effect = node.op.has_effect or node.op.calls_out or (node.is_asked and not self.runs)
         return is_effect or node.op.is_random or self.is_counted(node)
 
     def run(self) -> list[Value]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from autojit.ir.calls_out import calls_out, silent_nodes
 from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ops.control_flow import Cond
 from autojit.ops.scan_steps import Scan
@@ -17,14 +18,17 @@ def merge_scans(graph: Graph) -> Graph:
     """Scans of the same steps over the same operands become one scan, whose step gives what any of them gives.
 
     Derivative rules run a scan again to get at what its steps had; here this turns into further results of the first
-    one. Steps are the same where they are the same nodes. Preserves results. Time O(nodes).
+    one. Steps are the same where they are the same nodes, but for calls of users' functions, which only the first scan
+    may make. Preserves results and calls. Time O(nodes).
     """
     groups: dict[Any, list[Node]] = {}
     for node in graph.nodes:
         if isinstance(node.op, Scan):
             op = node.op
-            key = (op.body.nodes, op.body.inputs, op.carries, op.stacks, op.length, op.reverse, node.inputs)
-            groups.setdefault(key, []).append(node)
+            key = (_steps(op.body), op.body.inputs, op.carries, op.stacks, op.length, op.reverse, node.inputs)
+            same = groups.setdefault(key, [])
+            if not (same and op.calls_out):
+                same.append(node)
     merged: dict[Node, Node | None] = {}
     names: dict[Value, Value] = {}
     for nodes in groups.values():
@@ -35,6 +39,14 @@ def merge_scans(graph: Graph) -> Graph:
         return graph
     kept = [merged.get(n, n) for n in graph.nodes]
     return graph.renamed([n.reading(names) for n in kept if n is not None], names)
+
+
+def _steps(body: Graph) -> tuple[object, ...]:
+    """What tells the steps of a body from those of others, apart from calls of users' functions."""
+    if not calls_out(body):
+        return body.nodes
+    kept, known = silent_nodes(body.nodes), set(body.nodes)
+    return tuple([node if node in known else (node.op, node.inputs, node.outputs) for node in kept])
 
 
 def _union(nodes: Sequence[Node], names: dict[Value, Value]) -> Node:

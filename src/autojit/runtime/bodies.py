@@ -113,8 +113,8 @@ def watch_signals() -> None:
 
 
 def builtin_address(name: str) -> int:
-    """Address of a body of the plan runner, of a branch or loop, or of a matrix product."""
-    if name in ("aj_loop", "aj_branch"):
+    """Address of a body of the plan runner, of a branch, a loop or a call, or of a matrix product."""
+    if name in ("aj_loop", "aj_branch", "aj_call"):
         return _control_object().address(name)
     if name.startswith(("aj_matmul_", "aj_contract_")):
         return _matmul_object(name.rpartition("_")[2]).address(name)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.codegen.cpu.plan.records import CallWords
 from autojit.codegen.lowered import Callback
 from autojit.core.device_array import DeviceArray, host_copy, write_array
 from autojit.core.errors import AutojitError, out_of_memory_in_step
@@ -27,10 +28,28 @@ def kept_address(function: Callable[[int, int, int], object], keep: list[Any]) -
     return ctypes.cast(body, ctypes.c_void_p).value or 0
 
 
+def calling(
+    callback: Callback, context: int, failures: Failures, open_sizes: SizeProgram | None, keep: list[Any]
+) -> int:
+    """The address of the words by which native code calls for an op (``aj_call``), which ``keep`` keeps alive.
+
+    ``context``: of the addresses of operands and results.
+    """
+    words = np.zeros(len(CallWords.fields), np.int64)
+    function = kept_address(computing(callback, failures, open_sizes, words), keep)
+    words[:] = CallWords(function=function, context=context, error=failures.address, answers=0)
+    keep.append(words)
+    return int(words.ctypes.data)
+
+
 def computing(
-    callback: Callback, failures: Failures, open_sizes: SizeProgram | None
+    callback: Callback, failures: Failures, open_sizes: SizeProgram | None, words: Any
 ) -> Callable[[int, int, int], object]:
-    """The function that computes an op; ``failures`` are told what it raises."""
+    """The function that computes an op; ``failures`` are told what it raises.
+
+    Native code tells by its ``words``, where answers are counted, that no signal has come in its place: its handler's
+    exception is raised before the first line, and dropped by ctypes.
+    """
     node, operands = callback.kernel.node, callback.kernel.operands
     whole = [v.type for v in (*operands, *node.outputs)]
     bound: list[Any] = [b"", (), ()]  # the addresses of the last call, and the arrays there
@@ -38,13 +57,13 @@ def computing(
     def guarded(context: int, chunk: int, worker: int) -> None:
         try:
             body(context)
-            failures.answered()
         except AutojitError as error:
             failures.caught(error.found_at(node.source, node.op.name))
         except MemoryError as error:
             failures.caught(out_of_memory_in_step(error, node.source, node.op.name, node.outputs[0].type))
         except BaseException as error:  # must not cross native code: raised when the step has ended
             failures.caught(error)
+        words[CallWords.answers.place] += 1
 
     def body(context: int) -> None:
         values = {} if open_sizes is None else open_sizes.values()

@@ -245,7 +245,6 @@ class Executable:
         return self._finished(outputs, self._sizes) if self._sizes is not None and self.counted else outputs
 
     def _step(self) -> None:
-        self._failures.begin()
         observer = watching.observer
         if observer is None:
             self._native(self.table_address)

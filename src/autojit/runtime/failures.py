@@ -32,29 +32,9 @@ class Failures:
     def __init__(self, reporters: Sequence[Reporter] = ()) -> None:
         self._words = np.zeros(len(ERROR_WORDS) + len(EXCEPTION_WORDS), np.int64)
         self._raised: list[BaseException] = []
-        self._answers = 0
         self._reporters = reporters
-        self.expected_answers = 0
-        self._in_loops: list[tuple[int, Any]] = []  # per run of a nested plan, counted by a word
         self.diagnosis: Diagnosis | None = None  # of the step, once it is bound to memory
         self.address = int(self._words.ctypes.data)
-
-    def expect(self, answers: int, runs: Any = None) -> None:
-        """Ops will be called back this many times in a call, or in every run that the word ``runs`` counts."""
-        if runs is None:
-            self.expected_answers += answers
-        else:
-            self._in_loops.append((answers, runs))
-
-    def begin(self) -> None:
-        """A call begins: no op has answered yet."""
-        self._answers = 0
-        for _, runs in self._in_loops:
-            runs[0] = 0
-
-    def answered(self) -> None:
-        """An op that was called back has finished."""
-        self._answers += 1
 
     def caught(self, error: BaseException) -> None:
         """An op that was called back has raised: kept until the call has ended; the plan runner leaves out the rest."""
@@ -65,13 +45,6 @@ class Failures:
         """A call has ended: raise what it met."""
         if self._words[0]:
             self.raise_errors()
-        expected = self.expected_answers
-        if self._in_loops:
-            expected += sum(answers * int(runs[0]) for answers, runs in self._in_loops)
-        if self._answers != expected:
-            # A signal that came during native code is handled on entry to the next call back, before its first line,
-            # and ctypes drops what the handler raised.
-            raise KeyboardInterrupt("during an op that is called back")
 
     def clear(self) -> None:
         """Forget what a call left that did not end."""
@@ -93,7 +66,7 @@ class Failures:
         if word == 0:
             return
         if word == INTERRUPTED:
-            raise KeyboardInterrupt("during a loop")
+            raise KeyboardInterrupt("during a compiled step")
         site = word & 0xFFFFFFFF
         raise reported_error(self._reporters[word >> 32], site, position, self.diagnosis)
 

@@ -1,4 +1,4 @@
-"""What plans inside a plan need of memory: shared words, counters of runs, and tapes that grow while a loop runs."""
+"""What plans inside a plan need of memory: shared words, and tapes that grow while a loop runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autojit.codegen.cpu.plan.records import TapeWords
-from autojit.codegen.lowered import Counter, Tape, Word
+from autojit.codegen.lowered import Tape, Word
 from autojit.core.device import CPU, Device, reaches
 from autojit.runtime.callbacks import kept_address
 from autojit.runtime.failures import Failures
@@ -80,19 +80,18 @@ class GrowingTape:
 
 
 class NestedMemory:
-    """The words, counters and tapes of one step, by the symbols that stand for them."""
+    """The words and tapes of one step, by the symbols that stand for them."""
 
     def __init__(self, failures: Failures) -> None:
         self.failures = failures
         self._words: dict[Any, Any] = {}
         self._tapes: dict[Tape, GrowingTape] = {}
 
-    def word(self, symbol: Word | Counter) -> Any:
+    def word(self, symbol: Word) -> Any:
         """The word behind a symbol."""
         found = self._words.get(symbol)
         if found is None:
-            initial = symbol.initial if isinstance(symbol, Word) else 0
-            found = self._words[symbol] = np.array([initial], np.int64)
+            found = self._words[symbol] = np.array([symbol.initial], np.int64)
         return found
 
     def tape(self, symbol: Tape) -> GrowingTape:

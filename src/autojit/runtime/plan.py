@@ -28,7 +28,6 @@ from autojit.codegen.lowered import (
     BatchEntry,
     Callback,
     Count,
-    Counter,
     DeviceRun,
     Entry,
     ErrorWords,
@@ -55,7 +54,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
 from autojit.runtime.bodies import Loading, builtin_address, load_kernels, watch_signals
-from autojit.runtime.callbacks import computing, kept_address
+from autojit.runtime.callbacks import calling
 from autojit.runtime.failures import Failures
 from autojit.runtime.faults import planted
 from autojit.runtime.memory import Arena, arena_at
@@ -78,8 +77,8 @@ WORD = 0xFFFFFFFFFFFFFFFF
 class PlanBuilder:
     """Writes one plan. Keeps everything the native side points to.
 
-    ``parent`` writes the plan around it, for a plan that is run as often as ``counter`` counts. ``lasting`` are values
-    in memory that outlives the call: once an entry writes one, a signal must wait for the end.
+    ``parent`` writes the plan around it. ``lasting`` are values in memory that outlives the call: once an entry writes
+    one, a signal must wait for the end.
     """
 
     def __init__(
@@ -87,7 +86,6 @@ class PlanBuilder:
         lowered: LoweredStep,
         fixed: dict[Value, int],
         parent: PlanBuilder | None = None,
-        counter: Counter | None = None,
         lasting: AbstractSet[Value] = frozenset(),
     ) -> None:
         self.loading: Loading = Loading(lowered) if parent is None else parent.loading
@@ -95,7 +93,7 @@ class PlanBuilder:
         self.graph = lowered.schedule.graph
         self.memory = lowered.schedule.memory
         self.keep: list[Any] = []
-        self.parent, self.counter = parent, counter
+        self.parent = parent
         self.failures: Failures = Failures(lowered.reporters) if parent is None else parent.failures
         self.nested: NestedMemory = NestedMemory(self.failures) if parent is None else parent.nested
         self.patches: list[Patch] = []
@@ -257,9 +255,7 @@ class PlanBuilder:
 
     def _body(self, entry: Entry) -> int:
         if isinstance(entry.body, Callback):
-            runs = None if self.counter is None else self.nested.word(self.counter)
-            self.failures.expect(entry.chunks, runs)
-            return kept_address(computing(entry.body, self.failures, self.sizes), self.keep)
+            return builtin_address("aj_call")
         if entry.arguments and isinstance(entry.arguments[0], DeviceRun | Transfer):
             return self._device_plans().body(entry.body[1:])
         if entry.body.startswith("@"):
@@ -275,8 +271,14 @@ class PlanBuilder:
             return self.sizes.stage(first.name)
         if isinstance(first, DeviceRun | Transfer):
             return self._device_plans().context(first)
-        block, base = self._zeros(max(len(entry.arguments), 1))
-        block[:] = [self._argument(a, base + 8 * k) & WORD for k, a in enumerate(entry.arguments)] or 0
+        if isinstance(entry.body, Callback):
+            context = self._argument_words(entry.arguments)
+            return calling(entry.body, context, self.failures, self.sizes, self.keep)
+        return self._argument_words(entry.arguments)
+
+    def _argument_words(self, arguments: Sequence[Argument]) -> int:
+        block, base = self._zeros(max(len(arguments), 1))
+        block[:] = [self._argument(a, base + 8 * k) & WORD for k, a in enumerate(arguments)] or 0
         return base
 
     def _device_plans(self) -> DevicePlans:
@@ -410,7 +412,7 @@ class PlanBuilder:
             return argument.function.address()
         if isinstance(argument, ErrorWords):
             return self.failures.address
-        if isinstance(argument, Word | Counter):
+        if isinstance(argument, Word):
             return int(self.nested.word(argument).ctypes.data)
         if isinstance(argument, Count):
             assert self.sizes is not None
@@ -454,7 +456,7 @@ class PlanBuilder:
     def _table(self, nested: Nested) -> int:
         """Address of the pointer table of a plan inside this one; the word before it holds the plan's."""
         block, base = self._zeros(1 + len(nested.arguments))
-        inner = PlanBuilder(nested.lowered, {}, self, nested.counter)
+        inner = PlanBuilder(nested.lowered, {}, self)
         self.keep.append(inner)
         block[0] = inner.plan()
         for position, argument in enumerate(nested.arguments, 1):

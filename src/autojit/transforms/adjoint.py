@@ -11,6 +11,7 @@ from typing import Any
 
 from autojit.core.errors import DifferentiationError
 from autojit.ir.builder import GraphBuilder, Tracer
+from autojit.ir.calls_out import without_calls
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
 from autojit.ops.base import resolve
@@ -74,6 +75,7 @@ def adjoint(graph: Graph, wrt: Sequence[int] | None = None, is_masked: bool | No
     """
     chosen = [i for i, v in enumerate(graph.inputs) if v.type.dtype.is_differentiable] if wrt is None else list(wrt)
     builder = GraphBuilder()
+    graph = without_calls(graph)
     environment = replay(graph, builder)
     bars: dict[Value, Any] = {}
     for position, output in enumerate(graph.outputs):

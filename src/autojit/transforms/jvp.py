@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit.ir.builder import GraphBuilder
+from autojit.ir.calls_out import without_calls
 from autojit.ir.graph import Graph, Value
 from autojit.ir.op import Op
 from autojit.ops.shape import broadcast_to
@@ -31,6 +32,7 @@ def jvp(graph: Graph, wrt: Sequence[int] | None = None) -> Graph:
     constants) get zeros as tangents. Time O(nodes + edges).
     """
     chosen = [i for i, v in enumerate(graph.inputs) if v.type.dtype.is_differentiable] if wrt is None else list(wrt)
+    graph = without_calls(graph)
     builder = GraphBuilder()
     environment = {v: builder.tracer(builder.input(v.type, v.name)) for v in graph.inputs}
     tangents: dict[Value, Any] = {}

@@ -95,7 +95,7 @@ class _Lowering:
         self.target = target
         self.entries: list[Entry | BandEntry | BatchEntry] = []
         self.shared = shared
-        self.gemms, self.fallbacks, self.reporters = shared.gemms, shared.fallbacks, shared.reporters
+        self.gemms, self.called_back, self.reporters = shared.gemms, shared.called_back, shared.reporters
         self.printed: dict[Any, KernelText] = {}
         self.kept_loops: dict[int, Kept] = {}
         self.worker_scratch = 0  # per worker, in a band: its kernels run side by side in different slices
@@ -116,7 +116,7 @@ class _Lowering:
             self.schedule,
             tuple(self.entries),
             frozenset(self.gemms),
-            tuple(self.fallbacks),
+            tuple(self.called_back),
             tuple(self.reporters),
             tuple([nodes for nodes, _, _ in behind]),
             tuple([written for _, written, _ in behind]),
@@ -295,7 +295,7 @@ class _Lowering:
         arguments: tuple[Argument, ...] = (*operands, *kernel.node.outputs)
         name = kernel.node.op.name
         if found is None:
-            self.fallbacks.append(name)
+            self.called_back.append(kernel.node.op)
             self.entries.append(Entry(Callback(kernel), "", arguments, 1, 20_000.0, f"callback {name}"))
             return
         counted = counted_by(kernel.node) if is_counting(kernel.node) else None

@@ -8,7 +8,6 @@ from autojit.codegen.cpu.machine import aligned
 from autojit.codegen.cpu.plan.records import BranchContext, LastValue, LoopContext, LoopRow
 from autojit.codegen.lowered import (
     Argument,
-    Counter,
     Entry,
     ErrorWords,
     Immediate,
@@ -59,13 +58,10 @@ def _estimate(plan: LoweredStep) -> float:
 
 def _branch(kernel: NestedKernel, plans: Sequence[LoweredStep]) -> Entry:
     predicate, *operands = kernel.operands
-    counters = [Counter(), Counter()]
     outputs = kernel.node.outputs
-    tables = [Nested(p, (*operands, *outputs), c) for p, c in zip(plans, counters, strict=True)]
+    tables = [Nested(p, (*operands, *outputs)) for p in plans]
     estimate = max(map(_estimate, plans))
-    context = BranchContext(
-        predicate=predicate, on_true=tables[0], on_false=tables[1], true_runs=counters[0], false_runs=counters[1]
-    )
+    context = BranchContext(predicate=predicate, on_true=tables[0], on_false=tables[1])
     return Entry("@aj_branch", "", context, 1, estimate, "cond")
 
 
@@ -114,15 +110,13 @@ def _loop_entry(
 ) -> Entry:
     """``head``: steps, whether their number is open, whether tapes go backwards, tape."""
     count, is_open, is_back, tape = head
-    counter = Counter()
     context = LoopContext(
         steps=count,
         is_open=is_open,
         is_back=is_back,
-        table=Nested(plan, tuple(ZERO for _ in rows), counter),
+        table=Nested(plan, tuple(ZERO for _ in rows)),
         error=ErrorWords(),
         tape=tape,
-        counter=counter,
         n_rows=Immediate(len(rows)),
         n_last=Immediate(len(finals)),
     )

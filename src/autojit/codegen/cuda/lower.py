@@ -118,7 +118,7 @@ class _Lowering:
             self.schedule,
             tuple([part.entry() for part in parts]),
             frozenset(self.shared.gemms),
-            tuple(self.shared.fallbacks),
+            tuple(self.shared.called_back),
             tuple(self.shared.reporters),
             tuple([tuple(part.nodes) for part in parts]),
             tuple([tuple(part.writes) for part in parts]),
@@ -217,7 +217,7 @@ class _Lowering:
             return Entry(f"@aj_{name}", "", (transfer,), 1, TRANSFER_NS, name.replace("_", " "))
         assert isinstance(kernel, StructuredKernel | NestedKernel)
         name = kernel.node.op.name
-        self.shared.fallbacks.append(name)
+        self.shared.called_back.append(kernel.node.op)
         called = StructuredKernel(kernel.node, kernel.operands)
         arguments = (*called.operands, *kernel.node.outputs)
         return Entry(Callback(called), "", arguments, 1, CALLBACK_NS + 2 * TRANSFER_NS, f"callback {name}")

@@ -1,4 +1,4 @@
-"""Branches and loops of a plan: bodies that run nested plans, compiled once per machine.
+"""Branches and loops of a plan: bodies that run nested plans; calls of Python. Compiled once per machine.
 
 A nested plan is a plan of its own with a pointer table of its own; its body runs it by ``aj_step``. The contexts are
 `BranchContext` and `LoopContext`.
@@ -10,6 +10,7 @@ from autojit.codegen.cpu.plan.records import (
     EVERY,
     INTERRUPTED,
     BranchContext,
+    CallWords,
     LastValue,
     LoopContext,
     LoopRow,
@@ -36,6 +37,7 @@ def control_ir() -> str:
     NativeFunction.define(module, _MAKE_ROOM, _write_make_room, linkage="internal", attributes="")
     NativeFunction.define(module, body("aj_loop"), _write_loop, attributes="")
     NativeFunction.define(module, body("aj_branch"), _write_branch, attributes="")
+    NativeFunction.define(module, body("aj_call"), _write_call, attributes="")
     return module.text()
 
 
@@ -52,17 +54,20 @@ def _write_make_room(f: NativeFunction) -> None:
 
 def _write_branch(f: NativeFunction) -> None:
     """``aj_branch``: run one of two plans."""
-    predicate, on_true, on_false, true_runs, false_runs = (
-        f.get(f.parameters[0], word) for word in BranchContext.fields.values()
-    )
+    predicate, on_true, on_false = (f.get(f.parameters[0], word) for word in BranchContext.fields.values())
     is_true = f.is_set(f.load("i8", predicate), "i8")
     table = f.choose(is_true, on_true, on_false, "ptr")
-    _count(f, f.choose(is_true, true_runs, false_runs, "ptr"))
     f.call(STEP, table)
 
 
-def _count(f: NativeFunction, counter: str) -> None:
-    f.store("i64", f.add(f.load("i64", counter), 1), counter)
+def _write_call(f: NativeFunction) -> None:
+    """``aj_call``: call a function of Python's. A call that gave no answer met a signal."""
+    words = f.parameters[0]
+    function, context = f.get(words, CallWords.function), f.get(words, CallWords.context)
+    error, before = f.get(words, CallWords.error), f.get(words, CallWords.answers)
+    f.call(BODY, context, 0, 0, by=function)
+    with f.when(f.test("eq", f.get(words, CallWords.answers), before)):
+        f.store("i64", INTERRUPTED, error)
 
 
 class _Loop:
@@ -71,8 +76,7 @@ class _Loop:
     def __init__(self, f: NativeFunction) -> None:
         context = f.parameters[0]
         self.steps, self.table = f.get(context, LoopContext.steps), f.get(context, LoopContext.table)
-        self.error, self.counter = f.get(context, LoopContext.error), f.get(context, LoopContext.counter)
-        self.tape = f.get(context, LoopContext.tape)
+        self.error, self.tape = f.get(context, LoopContext.error), f.get(context, LoopContext.tape)
         self.n_rows, self.n_last = f.get(context, LoopContext.n_rows), f.get(context, LoopContext.n_last)
         self.rows = f.after(LoopContext, context)
         self.last_values = f.item(LoopRow, self.rows, self.n_rows)
@@ -99,7 +103,6 @@ def _write_loop(f: NativeFunction) -> None:
         address = _address(f, loop, f.item(LoopRow, loop.rows, i), k)
         f.store("i64", address, f.element(loop.table, "i64", i))
     with f.when(_goes_on(f, loop, k)):
-        _count(f, loop.counter)
         f.call(STEP, loop.table)
         f.return_when(f.is_set(f.load("i64", loop.error)))
         f.go(step, f.add(k, 1))

@@ -188,13 +188,11 @@ class SumContext(Record[Argument]):
 
 
 class BranchContext(Record[Argument]):
-    """A bool, and per branch the pointer table of its plan and a counter of its runs."""
+    """A bool, and per branch the pointer table of its plan."""
 
     predicate: PointerArgument
     on_true: PointerArgument
     on_false: PointerArgument
-    true_runs: PointerArgument
-    false_runs: PointerArgument
 
 
 class LoopContext(Record[Argument]):
@@ -206,7 +204,6 @@ class LoopContext(Record[Argument]):
     table: PointerArgument  # of the nested plan
     error: PointerArgument
     tape: PointerArgument  # the loop's own
-    counter: PointerArgument  # of runs of the nested plan
     n_rows: WordArgument
     n_last: WordArgument
 
@@ -234,6 +231,18 @@ class LastValue(Record[Argument]):
     target: PointerArgument
     bytes: WordArgument
     mover: PointerArgument  # `MoverWords` where the memory is a device's; 0: the host's
+
+
+class CallWords(Record[int]):
+    """A function of Python's that an entry calls: ``function(context, 0, 0)``.
+
+    It changes ``answers``, unless a signal came on the way and something was raised in its place.
+    """
+
+    function: Pointer
+    context: Pointer
+    error: Pointer
+    answers: Word
 
 
 class MoverWords(Record[int]):
