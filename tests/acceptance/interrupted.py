@@ -35,7 +35,7 @@ def make_step(counters: list[Any], is_opaque: bool) -> Any:
             x = aj.sin(x) + aj.exp(-x * x)
         one = x.sum() * 0 + 1
         if is_opaque:
-            one = aj.linalg.solve(aj.eye(2, dtype=aj.float64), aj.ones(2, dtype=aj.float64) * one)[0]
+            one = aj.cumprod(one.reshape(1), 0)[0]
         for counter in counters:
             counter.add_(one)
         return one

@@ -35,7 +35,6 @@ class Program:
 
     build: Callable[[Size], Run]
     rtol: float = 1e-4
-    opaque: int = 0  # ops that run through NumPy by design (factorisations and solves)
     captures: int = 1
 
 
@@ -341,7 +340,7 @@ PROGRAMS: dict[str, Program] = {
     "heat": Program(heat),
     "heat_in_place": Program(heat_in_place, rtol=1e-10),
     "embedding_bag": Program(embedding_bag),
-    "newton_solve": Program(newton, rtol=1e-10, opaque=1),
+    "newton_solve": Program(newton, rtol=1e-10),
     "implied_volatility": Program(implied_volatility, rtol=1e-10),
 }
 

@@ -51,12 +51,9 @@ def test_compiled_steps_equal_eager_ones_in_one_native_call_each(name: str, size
     assert_close(found, eager_outcome(name, size), PROGRAMS[name].rtol)
     stats = step.stats()
     assert stats["captures"] == PROGRAMS[name].captures
-    assert stats["fallbacks"] == PROGRAMS[name].opaque
-    if PROGRAMS[name].opaque:  # such an op can fail, so Python commits the state when the step has succeeded
-        assert stats["python_calls"] == STEPS
-    else:
-        assert stats["python_calls"] == PROGRAMS[name].captures
-        assert stats["native_calls"] == STEPS - PROGRAMS[name].captures
+    assert stats["fallbacks"] == 0
+    assert stats["python_calls"] == PROGRAMS[name].captures
+    assert stats["native_calls"] == STEPS - PROGRAMS[name].captures
 
 
 @every_size

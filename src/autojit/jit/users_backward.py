@@ -294,10 +294,10 @@ class _Marks:
         return None
 
     def _origin(self, value: Value) -> Value:
-        """The value that one is a copy of: random numbers go on from a state that has been put back."""
+        """The value that one is a copy of, late or not: random numbers go on from a state that has been put back."""
         self.trace._index()
         while (node := self.trace.definition.get(value)) is not None:
-            if node.op.name != "cast" or node.inputs[0].type != value.type:
+            if node.op.name not in ("cast", "later") or node.inputs[0].type != value.type:
                 break
             value = node.inputs[0]
         return value

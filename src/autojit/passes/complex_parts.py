@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.device import CPU
 from autojit.core.dtypes import DType, bool_
 from autojit.core.sizes import surely_equal
 from autojit.core.types import TensorType
@@ -176,6 +177,13 @@ def _by_parts(op: Op, x: Parts, *indices: Tracer) -> Parts:
     return Parts(bind(op, x.re, *indices), bind(op, x.im, *indices))
 
 
+def _later(op: Op, x: Operand, after: Operand) -> Operand:
+    """Both parts, once both parts have been computed."""
+    for wait in after if isinstance(after, Parts) else (after,):
+        x = Parts(bind(op, x.re, wait), bind(op, x.im, wait)) if isinstance(x, Parts) else bind(op, x, wait)
+    return x
+
+
 def _jointly(op: Op, *operands: Parts) -> Parts:
     return Parts(bind(op, *[x.re for x in operands]), bind(op, *[x.im for x in operands]))
 
@@ -283,6 +291,7 @@ RULES: Mapping[str, Rule] = {
     "complex": lambda op, re, im: Parts(*_alike(re, im)),
     "pow_number": lambda op, x: functions.power_of_number(x, op.exponent),
     "stop_gradient": _by_parts,
+    "later": _later,
     "cast": _cast,
     "where": _where,
     "sum": _by_parts,
@@ -309,4 +318,10 @@ def _alike(re: Tracer, im: Tracer) -> tuple[Tracer, Tracer]:
     """Both in the shape of their number."""
     shape = COMPLEX.result_type(re.spec, im.spec).shape
     spread = Op.registry["broadcast_to"](shape)
-    return tuple(x if x.spec.shape == shape else bind(spread, x) for x in (re, im))  # type: ignore[return-value]
+    device = next((x.spec.device for x in (re, im) if x.spec.device != CPU), CPU)
+
+    def alike(x: Tracer) -> Tracer:
+        x = x if x.spec.device == device else bind(Op.registry["to_device"](device), x)
+        return x if x.spec.shape == shape else bind(spread, x)
+
+    return alike(re), alike(im)

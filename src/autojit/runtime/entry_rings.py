@@ -70,11 +70,11 @@ class EntryRings:
         """Replace the tensors of a ring that are in use by fresh ones, for the present sizes."""
         spec = self.rings[ring]
         tensors = self._tensors(ring)
-        tensors_before = len(tensors)
+        all_in_use = len(tensors) == self._capacity(ring) and all(_is_in_use(tensors, k) for k in range(len(tensors)))
         kept = [tensors[rank] for rank in range(len(tensors)) if self._is_free(ring, rank)]
         tensors.clear()
         tensors.extend(kept)
-        if not kept and tensors_before == self._capacity(ring):
+        if all_in_use:
             self._grow(ring)
         del kept
         while len(tensors) < self._capacity(ring):
@@ -132,7 +132,7 @@ class EntryRings:
         """Whether only the ring holds the tensor and only the tensor its array, as the native code sees it."""
         spec = self.rings[ring]
         held = self._tensors(ring)
-        if sys.getrefcount(held[rank]) > 2:  # the list and the argument; most are in use where a ring is filled up
+        if _is_in_use(held, rank):  # most are where a ring is filled up
             return False
         cls = type(held[rank])
         tensor, content, array = (int(word) for word in self._entries[ring][self._row(ring), rank][:3])
@@ -160,6 +160,11 @@ class EntryRings:
 
 def _rows_of(ring: OutputRing) -> int:
     return MOST_SETS if ring.is_open else 1
+
+
+def _is_in_use(tensors: list[Any], rank: int) -> bool:
+    """Whether the caller has it. One that it let go can still be spent: a view or another library shares its memory."""
+    return sys.getrefcount(tensors[rank]) > 2  # the list and the argument
 
 
 def _size_bytes(tensor: Any, spec: OutputRing) -> int:

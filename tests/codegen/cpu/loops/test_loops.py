@@ -19,6 +19,7 @@ from autojit.core.errors import IndexOutOfRangeError
 from autojit.core.source import here
 from autojit.ir import parse_graph
 from autojit.ir.graph import Node
+from autojit.ops.failed_matrices import LinAlgError
 from autojit.runtime.failures import reported_error
 from autojit.runtime.llvm import optimised_ir
 from autojit.runtime.loader import load
@@ -105,12 +106,13 @@ def test_an_index_out_of_range_is_an_error_and_the_next_call_works(name: str, ba
 
 
 def test_an_error_of_a_called_back_op_reaches_the_caller() -> None:
-    compiled = compile_text("(x: c128[3], i: i64[2]) { y: c128[2] = index_select[axis=0](x, i); return y }")
-    assert compiled.lowered.fallbacks == ("index_select",)
-    x = np.arange(3) + 1j
-    with pytest.raises(IndexError):
-        compiled.executable.run([x, np.array([0, 3])])
-    assert np.array_equal(compiled.executable.run([x, np.array([0, -1])])[0], x[[0, -1]])
+    compiled = compile_text("(x: c128[2, 2]) { y: c128[2, 2] = cholesky[](x); return y }")
+    assert compiled.lowered.fallbacks == ("cholesky",)
+    x = np.array([[2, 1j], [-1j, 3]])
+    with pytest.raises(LinAlgError, match="not positive-definite"):
+        compiled.executable.run([-x])
+    factor = compiled.executable.run([x])[0]
+    np.testing.assert_allclose(factor @ factor.conj().T, x, rtol=1e-12)
 
 
 def test_a_checked_kernel_reports_and_skips_accesses_outside() -> None:
