@@ -17,7 +17,7 @@ from autojit.dispatch.dispatch import apply, value_of
 from autojit.history.op_node import OpNode, Rule
 from autojit.history.recording import edge_of
 from autojit.history.residual_plans import plan_of_types
-from autojit.history.saved import changed_error
+from autojit.history.saved import Packed, changed_error
 from autojit.ir.op import Op
 from autojit.jit.histories import history_of, nodes_from
 from autojit.ops.graph_op import as_tuple
@@ -112,7 +112,8 @@ def _kept_by(node: Node, mask: int) -> Iterator[Tensor]:
         yield from (t for t, _ in node.watched)  # its operands stand for these
     elif isinstance(node, OpNode):
         plan = None
-        if mask != node.mask:
+        is_packed = any(isinstance(entry, Packed) for entry in node.primals)  # hooks have it, whatever its type
+        if mask != node.mask and not is_packed:
             types = [type_of(entry) if isinstance(entry, Tensor) else type_of_meta(entry) for entry in node.primals]
             plan = plan_of_types(node.op, types, mask)
         for number, t in enumerate((*node.primals, *node.results)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from autojit.autograd import anomaly
@@ -12,6 +13,7 @@ from autojit.control_flow.captured_call import body_graph
 from autojit.control_flow.conditions import is_open, truth
 from autojit.control_flow.kept_operands import apply_body, kept_inputs
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
+from autojit.control_flow.pieces import rounds_per_piece, scan_in_pieces
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.sizes import distinct, is_symbolic, seems_equal
 from autojit.core.top_level import top_level
@@ -149,7 +151,9 @@ def carries_want(
 
 
 @top_level
-def scan(combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> tuple[Any, Any]:
+def scan(
+    combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False, remat: bool | int = False
+) -> tuple[Any, Any]:
     """``carry, y = combine_fn(carry, x)`` for every slice x of ``xs`` along ``dim``; the last carry and the stacked y.
 
     Outside of ``@aj.jit`` this is a plain Python loop. In a compiled step ``combine_fn`` is compiled once, whatever the
@@ -163,6 +167,8 @@ def scan(combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = F
         xs: a nest of tensors with the same extent along ``dim``.
         dim: the axis of the slices; results are stacked along axis 0.
         reverse: begin with the last slice; results are where their slices were.
+        remat: keep for the backward pass only the carries at the beginning of every so many rounds (True: about the
+            root of their number), and compute the others again. Memory then grows with the root of the rounds.
 
     Raises:
         RuntimeError: a carry changes its structure, shape or dtype (the message names the leaf), the tensors of ``xs``
@@ -186,6 +192,10 @@ def scan(combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = F
     moved, length = _slices(stacks, xs_tree, dim)
     if not carried:
         raise UsageError("scan() operator requires init leaves.", fix="pass at least one tensor as init")
+    rounds = rounds_per_piece(remat, length) if remat is not False else 0
+    if rounds:
+        in_order = partial(scan, reverse=reverse)
+        return scan_in_pieces(in_order, combine_fn, tree.unflatten(carried), moved, xs_tree, rounds, reverse)
     job = _Scan(combine_fn, tree, xs_tree, reverse)
     if state.trace is None or (not is_symbolic(length) and length == 1):  # no loop, and no op to tell histories apart
         return job.stepped(carried, moved, length)

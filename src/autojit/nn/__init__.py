@@ -11,7 +11,6 @@ from autojit.nn import parallel as parallel
 from autojit.nn import parameter as parameter
 from autojit.nn import utils as utils
 from autojit.nn.activation import *
-from autojit.nn.attention import MultiheadAttention as MultiheadAttention
 from autojit.nn.batchnorm import *
 from autojit.nn.containers import *
 from autojit.nn.convolution import *
@@ -23,6 +22,7 @@ from autojit.nn.lazy import *
 from autojit.nn.linear import *
 from autojit.nn.loss import *
 from autojit.nn.module import Module as Module
+from autojit.nn.multihead_attention import MultiheadAttention as MultiheadAttention
 from autojit.nn.normalization import *
 from autojit.nn.output_loss import AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss
 from autojit.nn.output_loss import LinearCrossEntropyLoss as LinearCrossEntropyLoss
@@ -37,6 +37,6 @@ from autojit.nn.shape import *
 from autojit.nn.transformer import *
 from autojit.nn.upsampling import *
 
-__getattr__ = _LazyNames(__name__, modules="modules")
+__getattr__ = _LazyNames(__name__, modules="attention modules")
 _provide("autojit.nn", {"common_types": "extents"})
 _list_names(globals(), "functional grad init modules parallel parameter utils")

@@ -7,7 +7,7 @@ from autojit.core.lazy_modules import LazyNames as _LazyNames
 from autojit.core.lazy_modules import provide as _provide
 
 _HOMES = {
-    "activation": "activation attention",
+    "activation": "activation multihead_attention",
     "adaptive": "output_loss",
     "batchnorm": "batchnorm lazy",
     "channelshuffle": "shape",

@@ -10,11 +10,11 @@ import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.nn import functional as F
 from autojit.nn import init
-from autojit.nn.attention import MultiheadAttention
 from autojit.nn.containers import ModuleList
 from autojit.nn.dropout import Dropout
 from autojit.nn.linear import Linear
 from autojit.nn.module import Module
+from autojit.nn.multihead_attention import MultiheadAttention
 from autojit.nn.normalization import LayerNorm
 from autojit.tensor import Tensor
 

@@ -1,0 +1,11 @@
+"""torch.nn.attention: attention with functions of its scores (``flex_attention``).
+
+``score_functions.py`` applies functions of single places to all of them; ``block_mask.py``: which blocks a mask leaves;
+``masks.py`` makes masks; ``flex_attention.py`` attends.
+"""
+
+from __future__ import annotations
+
+from autojit.core.lazy_modules import LazyNames as _LazyNames
+
+__getattr__ = _LazyNames(__name__, modules="flex_attention")
