@@ -51,6 +51,8 @@ class Attending:
     """A kernel computes about half of causal scores: that pays for computing them twice in tables this much smaller."""
     least_bytes: int = 0
     """Scores of all matrices: more are not kept for the derivative, however small each matrix is."""
+    of_functions: bool = False
+    """Whether kernels compute functions of scores inside."""
 
 
 @record

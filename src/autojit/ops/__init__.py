@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from autojit.ops.decompositions import *
     from autojit.ops.definiteness import *
     from autojit.ops.eigenvalues import *
+    from autojit.ops.flex_attention import *
     from autojit.ops.fourier import *
     from autojit.ops.fused_arrays import *
     from autojit.ops.host_calls import *
@@ -73,7 +74,7 @@ _OTHERS = [  # those first that more programs use
     "linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "eigenvalues", "incomplete_gamma", "fourier",
     "triangular_factors", "bessel_functions", "normal_distribution", "integer_factors", "definiteness", "indefinite",
     "reflections", "airy_functions", "attention", "control_flow", "scan_steps", "while_sweeps", "requirements",
-    "failed_matrices", "host_calls",
+    "failed_matrices", "host_calls", "flex_attention",
 ]  # fmt: skip
 __getattr__ = _LazyNames(__name__, others=" ".join(f"autojit.ops.{module}" for module in _OTHERS), listed=True)
 _Op.registry.others = __getattr__.others

@@ -154,7 +154,7 @@ class Attention(Attending):
             weights = mul(weights, _spared(self, key, weights))
         lse = logsumexp(scores, -1)
         if mask is not None:  # of a query that sees no key: any number
-            lse = where(lt(lse, _least(lse) / 2), 0.0, lse)
+            lse = where(lt(lse, least_score(lse) / 2), 0.0, lse)
         return cast(matmul(weights, v), narrow), lse
 
     composite = expand
@@ -256,13 +256,13 @@ def scores_of(op: Attending, q: O, k: O, mask: O | None) -> tuple[O, O | None]:
     if mask is None:
         return scores, None
     if mask.spec.dtype is bool_:
-        return where(mask, scores, _least(scores)), mask
+        return where(mask, scores, least_score(scores)), mask
     scores = add(scores, mask)
     is_kept = ne(scores, -inf)
-    return where(is_kept, scores, _least(scores)), is_kept
+    return where(is_kept, scores, least_score(scores)), is_kept
 
 
-def _least(scores: O) -> float:
+def least_score(scores: O) -> float:
     """What stands for -inf: finite, so that rows without any key are free of NaN in values and derivatives."""
     return float(np.finfo(scores.spec.dtype.numpy).min)
 

@@ -22,6 +22,7 @@ from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind, bind_all
 from autojit.ops.graph_op import GraphOp
 from autojit.passes.complex_parts import split_complex
+from autojit.passes.flexible_scores import opened, written_out
 from autojit.passes.fourier import transform_rules
 from autojit.passes.rewrite import Rewriter, Rule
 
@@ -67,6 +68,16 @@ def _attention(machine: Machine, rewriter: Rewriter, op: Any, operands: tuple[Tr
     return op.composite(*operands)
 
 
+def _flexible(machine: Machine, rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
+    """The same of attention with a function of its scores."""
+    known, types = machine.attention, [x.spec for x in operands]
+    if known is not None and known.of_functions and has_kernels(known, op, types):
+        found = opened(op, types)
+        if found is not None:
+            return bind_all(found, *operands)
+    return written_out(op, operands)
+
+
 def _attention_in_float32(op: Any, operands: tuple[Tracer, ...]) -> Any:
     """Attention to halves: the logarithms of sums are float32 anyway, what else comes out is rounded."""
     narrow = operands[0].spec.dtype
@@ -95,6 +106,7 @@ def _pays(known: Attending, op: Any, q: TensorType, k: TensorType) -> bool:
 
 
 ATTENTION = ("attention", "attention_adjoint")
+FLEXIBLE = ("flex_attention", "flex_attention_adjoint")
 PRODUCTS = ("matmul", "convolution", "convolution_input", "convolution_weight")
 RULES: dict[str, Rule] = {
     "view_update": _own_expansion,
@@ -111,8 +123,12 @@ def expand(graph: Graph, machine: Machine) -> Graph:
     """
     rules = RULES if machine.product_dtypes.issuperset(HALVES) else RULES | dict.fromkeys(PRODUCTS, _in_float32)
     rules = rules | dict.fromkeys(ATTENTION, partial(_attention, machine))
+    rules = rules | dict.fromkeys(FLEXIBLE, partial(_flexible, machine))
     rules = rules | transform_rules(machine)
-    held = {n.op.name for n in graph.nodes if isinstance(n.op, GraphOp) and n.op.opened_by == "expand"} - {*ATTENTION}
+    held = {n.op.name for n in graph.nodes if isinstance(n.op, GraphOp) and n.op.opened_by == "expand"} - {
+        *ATTENTION,
+        *FLEXIBLE,
+    }
     rules = rules | dict.fromkeys(held, _own_expansion) if held else rules
     if any(node.op.name in rules for node in graph.nodes):
         graph = Rewriter(rules).run(graph)

@@ -46,6 +46,11 @@ class IndexBounds:
         is_below = surely_less(limit - 1, extent)
         return is_below and (least >= 0 or (not is_symbolic(extent) and least >= -extent))
 
+    def are_positive(self, value: Value) -> bool:
+        """Whether all elements are surely above 0."""
+        least = self.of(value).least
+        return least is not None and least > 0
+
     def of(self, value: Value, depth: int = 0) -> Bounds:
         """The bounds of a value."""
         found = self._known.get(value)
@@ -54,6 +59,10 @@ class IndexBounds:
             made = UNKNOWN if node is None or depth > DEEPEST else self._made_by(node, value, depth + 1)
             found = self._known[value] = made if _fits(made, value.type.dtype) else UNKNOWN
         return found
+
+    def assume(self, value: Value, bounds: Bounds) -> None:
+        """Bounds of an input, by who knows what it is."""
+        self._known[value] = bounds
 
     def _maker(self, value: Value) -> Node | None:
         if self._definitions is None:
@@ -95,9 +104,11 @@ class IndexBounds:
 
     def _of_arithmetic(self, node: Node, depth: int) -> Bounds:
         name = node.op.name
-        if name not in ("maximum", "minimum", "remainder", "add", "sub"):
+        if name not in ("maximum", "minimum", "remainder", "add", "sub", "floor_divide"):
             return UNKNOWN
         a, b = (self.of(v, depth) for v in node.inputs)
+        if name == "floor_divide":
+            return _of_quotient(a, b)
         if name == "remainder":  # the sign of the divisor
             is_positive = b.least is not None and b.least > 0
             return (
@@ -135,6 +146,17 @@ def _of_table(table: Any) -> Bounds:
     if table.dtype.kind not in "iu" or not table.size:
         return UNKNOWN
     return Bounds(int(np.min(table)), int(np.max(table)) + 1)
+
+
+def _of_quotient(a: Bounds, b: Bounds) -> Bounds:
+    """Of a floored quotient by one positive number."""
+    if any(n is None or is_symbolic(n) for n in (*a, *b)):
+        return UNKNOWN
+    assert a.least is not None
+    assert b.least is not None
+    if b.least < 1 or b.limit != b.least + 1:
+        return UNKNOWN
+    return Bounds(a.least // b.least, (a.limit - 1) // b.least + 1)
 
 
 def _of_maximum(a: Bounds, b: Bounds) -> Bounds:

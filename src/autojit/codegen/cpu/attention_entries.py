@@ -17,7 +17,7 @@ from autojit.schedule.kernels import StructuredKernel
 @lru_cache(maxsize=256)
 def _printed(job: CpuAttention) -> KernelText:
     """Layers of a model share their kernels."""
-    return print_attention(job) if job.op.name == "attention" else print_adjoint(job)
+    return print_adjoint(job) if job.is_derivative else print_attention(job)
 
 
 def attention_entries(kernel: StructuredKernel) -> list[Entry]:
@@ -27,7 +27,7 @@ def attention_entries(kernel: StructuredKernel) -> list[Entry]:
     dtype, label = job.dtype, kernel.node.op.name
     arguments: list[Argument] = [*kernel.operands, *kernel.node.outputs]
     added: list[Entry] = []
-    shares = shares_of(job) if label == "attention_adjoint" else 1
+    shares = shares_of(job) if job.is_derivative else 1
     if shares > 1:
         stride = share_bytes(job)
         slots = Scratch(shares * stride, per_worker=False)

@@ -45,6 +45,7 @@ CPU_MACHINE = Machine(
         usual_width=64,
         causal_gain=8,
         least_bytes=32 << 20,  # what one step would keep beside everything else; no measurement is recorded
+        of_functions=True,
     ),
     transforms=Transforms(
         most_points=4096,  # two buffers of as many points, 16 float32 numbers each: 1 MiB, a second-level cache

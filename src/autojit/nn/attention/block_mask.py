@@ -85,7 +85,8 @@ class BlockMask:
         self.q_num_blocks, self.q_indices = q_num_blocks, q_indices
         self.full_q_num_blocks, self.full_q_indices = full_q_num_blocks, full_q_indices
         self.BLOCK_SIZE = BLOCK_SIZE
-        self.mask_mod = noop_mask if mask_mod is None else mask_mod
+        self.mask_mod: Callable[..., Tensor] = noop_mask if mask_mod is None else mask_mod
+        self._listed_for: Callable[..., Tensor] | None = None  # the function whose blocks are listed, if it is known
 
     @classmethod
     def from_kv_blocks(
@@ -148,6 +149,26 @@ class BlockMask:
             return found
         return found | dense(self.full_kv_num_blocks, self.full_kv_indices, self.full_kv_indices.shape[-1])
 
+    def listed_for(self, mask_mod: Callable[..., Tensor] | None) -> BlockMask:
+        """Note that the lists are those of a function, which leaves nothing elsewhere."""
+        self._listed_for = mask_mod
+        return self
+
+    def at_places(self) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+        """Whether a query sees a key, by the numbers of a place: where it is listed, and the function leaves it."""
+        mask_mod = self.mask_mod
+        if mask_mod is self._listed_for:
+            return mask_mod
+        table, (queries, keys) = self.to_dense().ne(0), self.BLOCK_SIZE
+        batches, heads = table.shape[:2]
+
+        def is_seen(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+            only = aj.zeros((), dtype=aj.int64, device=table.device)
+            of = b if batches > 1 else only, h if heads > 1 else only
+            return mask_mod(b, h, q_idx, kv_idx) & table[(*of, q_idx // queries, kv_idx // keys)]
+
+        return is_seen
+
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
         """Lengths, lists, sizes of blocks and the mask function; pairs as they are unless ``flatten``."""
         lists = [getattr(self, name) for name in TENSORS]
@@ -196,13 +217,14 @@ class BlockMask:
             else:
                 kept = dense(counts, indices, indices.shape[-1])[..., :rows, :columns]
                 lists += ordered(kept)
-        return self._listing(lists, self.mask_mod, (new_q_len, new_kv_len))
+        made = self._listing(lists, self.mask_mod, (new_q_len, new_kv_len))
+        return made.listed_for(self._listed_for)
 
     def to(self, device: Any) -> BlockMask:
         """The same with its lists on a device."""
         lists = [None if x is None else x.to(device) for x in (getattr(self, name) for name in TENSORS)]
         given: Any = (self.seq_lengths, *lists, self.BLOCK_SIZE, self.mask_mod)
-        return BlockMask(*given)
+        return BlockMask(*given).listed_for(self._listed_for)
 
     # -- text
 

@@ -13,11 +13,12 @@ import autojit as aj
 from autojit.core.errors import UsageError
 from autojit.nn.attention.block_mask import BlockMask as BlockMask
 from autojit.nn.attention.block_mask import sliced_mask_mod_error
+from autojit.nn.attention.captured_scores import attended_by_op
 from autojit.nn.attention.masks import and_masks as and_masks
 from autojit.nn.attention.masks import create_block_mask as create_block_mask
 from autojit.nn.attention.masks import create_mask as create_mask
 from autojit.nn.attention.masks import or_masks as or_masks
-from autojit.nn.attention.score_functions import ScoreMod, mask_of_all, modified_scores, places
+from autojit.nn.attention.score_functions import ScoreMod, modified_scores, places
 from autojit.nn.attention.score_functions import noop_mask as noop_mask
 from autojit.tensor import Tensor
 
@@ -101,7 +102,7 @@ def flex_attention(
     _check_options({} if kernel_options is None else kernel_options)
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     wanted = return_aux or AuxRequest(lse=return_lse)
-    found, aux = _by_parts(query, key, value, score_mod, block_mask, factor, wanted)
+    found, aux = _attended(query, key, value, score_mod, block_mask, factor, wanted)
     if return_aux is not None:
         return found, aux
     return (found, aux.lse) if return_lse else found
@@ -199,10 +200,10 @@ def _check_options(options: dict[str, Any]) -> None:
         raise ValueError(f"Invalid BACKEND value '{options['BACKEND']}'. Must be one of {BACKENDS}")
 
 
-# -- the parts
+# -- by one op, or by its parts
 
 
-def _by_parts(
+def _attended(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -211,35 +212,42 @@ def _by_parts(
     scale: float,
     wanted: AuxRequest,
 ) -> tuple[Tensor, AuxOutput]:
-    """With a table of all scores, of halves in float32."""
-    wide = aj.float64 if query.dtype is aj.float64 else aj.float32
-    scores = _grouped(query.to(wide), key.to(wide).transpose(-2, -1)) * scale
+    """By one op where that is captured and takes it; halves are computed in float32 and rounded once."""
+    narrow = query.dtype
+    wide = aj.float64 if narrow is aj.float64 else aj.float32
+    q, k, v = query.to(wide), key.to(wide), value.to(narrow).to(wide)
+    is_seen = None if block_mask is None else block_mask.at_places()
+
+    def modified(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        found = score if score_mod is None else score_mod(score, b, h, i, j).to(wide)
+        return found if is_seen is None else aj.where(is_seen(b, h, i, j), found, float("-inf"))
+
+    if not wanted.max_scores:
+        table = None if block_mask is None else block_mask.to_dense().ne(0)
+        block = () if block_mask is None else block_mask.BLOCK_SIZE
+        by_op = attended_by_op(q, k, v, modified, scale, table, block)
+        if by_op is not None:
+            return by_op[0].to(narrow), AuxOutput(by_op[1] if wanted.lse else None)
+    scores = grouped_products(q, k.transpose(-2, -1)) * scale
     if score_mod is not None or block_mask is not None:
-        numbers = places((query.shape[0], query.shape[1], query.shape[2], key.shape[2]), query.device)
-        if score_mod is not None:
-            scores = modified_scores(score_mod, scores, numbers).to(wide)
-        if block_mask is not None:
-            scores = aj.where(_seen(block_mask, numbers), scores, float("-inf"))
+        scores = modified_scores(modified, scores, places((*q.shape[:3], k.shape[2]), q.device))
+    found, aux = _by_parts(scores, v, wanted)
+    return found.to(narrow), aux
+
+
+def _by_parts(scores: Tensor, value: Tensor, wanted: AuxRequest) -> tuple[Tensor, AuxOutput]:
+    """With a table of all scores."""
     is_seen = scores != float("-inf")
-    filled = aj.where(is_seen, scores, aj.finfo(wide).min)  # finite: derivatives of rows without any key are 0
+    filled = aj.where(is_seen, scores, aj.finfo(scores.dtype).min)  # finite: derivatives of rows without any key are 0
     weights = aj.where(is_seen, aj.softmax(filled, -1), 0.0)
-    found = _grouped(weights, value.to(query.dtype).to(wide)).to(query.dtype)
     sees_some = is_seen.any(-1)
     lse = aj.where(sees_some, aj.logsumexp(filled, -1), float("-inf")) if wanted.lse else None
-    return found, AuxOutput(lse, scores.amax(-1) if wanted.max_scores else None)
+    return grouped_products(weights, value), AuxOutput(lse, scores.amax(-1) if wanted.max_scores else None)
 
 
-def _grouped(a: Tensor, b: Tensor) -> Tensor:
+def grouped_products(a: Tensor, b: Tensor) -> Tensor:
     """Products of matrices, where several heads of ``a`` share one of ``b``: nothing is repeated."""
     heads, shared = a.shape[1], b.shape[1]
     if heads == shared:
         return aj.matmul(a, b)
     return aj.matmul(a.unflatten(1, (shared, heads // shared)), b.unsqueeze(2)).flatten(1, 2)
-
-
-def _seen(block_mask: BlockMask, numbers: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
-    """Which places a mask leaves: in blocks that are listed, those that its function leaves."""
-    is_left = mask_of_all(block_mask.mask_mod, numbers)
-    rows, columns = (n // size for n, size in zip(numbers[2:], block_mask.BLOCK_SIZE, strict=True))
-    is_listed = block_mask.to_dense().ne(0).index_select(-2, rows).index_select(-1, columns)
-    return is_left & is_listed

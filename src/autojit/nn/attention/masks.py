@@ -104,9 +104,10 @@ def create_block_mask(
     is_partial = some & ~all_of_it if separate_full_blocks else some
     counts, indices = ordered(is_partial)
     full_counts, full_indices = ordered(all_of_it) if separate_full_blocks else (None, None)
-    return BlockMask.from_kv_blocks(
+    made = BlockMask.from_kv_blocks(
         counts, indices, full_counts, full_indices, BLOCK_SIZE=sizes, mask_mod=mask_mod, seq_lengths=(Q_LEN, KV_LEN)
     )
+    return made.listed_for(mask_mod)
 
 
 def _blocks(mask: Tensor, queries: int, keys: int) -> tuple[Tensor, Tensor]:

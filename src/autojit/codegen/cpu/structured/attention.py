@@ -40,16 +40,34 @@ class _ForwardPrinter(AttentionKernel):
 
     def _block(self, first: str, rows: str) -> None:
         stop = self.least(self.add(first, rows), self.keys) if self.op.is_causal else str(self.keys)
+        if self.starts_empty:
+            self._begin_empty(first, rows)
         with self.loop(0, stop, self.job.tile, stem="tile") as tile:
-            self._tile(first, rows, tile, self.least(self.sub(stop, tile), self.job.tile))
+            columns = self.least(self.sub(stop, tile), self.job.tile)
+            with self.met((first, rows), (tile, columns)):
+                self._tile(first, rows, tile, columns)
         with self.loop(0, rows, stem="query") as row:
             self._finish(first, row)
+
+    @property
+    def starts_empty(self) -> bool:
+        """Whether the first tile may be skipped: then there is something before each."""
+        return self.function is not None and self.function.op.has_table
+
+    def _begin_empty(self, first: str, rows: str) -> None:
+        """Queries have seen nothing."""
+        emit, dtype = self.emit, self.dtype
+        y, width, _ = self.result("y", (self.queries, self.value_width), first)
+        self.fill_bytes(y, 0, self.mul(rows, width * self.size_bytes))
+        self.fill_bytes(self.sums, 0, self.mul(rows, self.size_bytes))
+        with self.elements(rows) as row:
+            emit.store(emit.constant(LOWEST, dtype), self.address(self.largest, dtype, row), self.access)
 
     def _tile(self, first: str, rows: str, tile: str, columns: str) -> None:
         k, stride, step = self.part("k", tile)
         products = (rows, columns, self.number(self.key_width))
         self.multiply(products, self.part("q", first), (k, step, stride), self.table(0), 0)
-        is_later = self.test("ne", tile, 0)
+        is_later = "true" if self.starts_empty else self.test("ne", tile, 0)
         with self.loop(0, rows, stem="query") as row:
             self._weights(first, row, tile, columns, is_later)
         y = self.result("y", (self.queries, self.value_width), first)
@@ -62,15 +80,17 @@ class _ForwardPrinter(AttentionKernel):
         query, line = self.add(first, row), self.line_of(self.tables[0], row)
         seen, mask = self.seen(query, tile, columns), self.of_mask(query, tile)
         spared = self.draw(query, tile, columns)
+        self.begin_query(query, tile)
         largest = self.address(self.largest, dtype, row)
         sums = self.address(self.sums, dtype, row)
         before = emit.select(self._truth(is_later), emit.load(largest, dtype), LOWEST)
+        keeps = bool(mask) or self.function is not None  # what a product left is not yet the score
         best = self.slot(dtype)
         self.put(best, before)
         with self.elements(seen) as column:
             at = self.address(line, dtype, column)
             score = self.score(at, mask, column)
-            if mask:
+            if keeps:
                 emit.store(score, at, self.access)
             self.put(best, self.fold.maximum(self.get(best, dtype), score))
         now = self.get(best, dtype)
@@ -79,7 +99,7 @@ class _ForwardPrinter(AttentionKernel):
         total = self.total(0.0)
         with self.elements(seen) as column:
             at = self.address(line, dtype, column)
-            score = emit.load(at, dtype, self.access) if mask else self.score(at, mask, column)
+            score = emit.load(at, dtype, self.access) if keeps else self.score(at, mask, column)
             weight = emit.exp(emit.sub(score, base))
             self.add_to(total, weight)
             emit.store(self.times_spared(weight, spared, column), at, self.access)
@@ -107,9 +127,10 @@ class _ForwardPrinter(AttentionKernel):
         total = emit.load(self.address(self.sums, dtype, row), dtype)
         factor = emit.div(emit.one(total), total)
         log = emit.add(emit.load(self.address(self.largest, dtype, row), dtype), emit.log(total))
-        if self.op.has_mask:  # a query that sees no key gets zeros
+        if self.may_see_none:  # a query that sees no key gets zeros
             sees_none = emit.compare("eq", total, 0.0)
-            factor, log = (emit.select(sees_none, emit.zero(x), x) for x in (factor, log))
+            factor = emit.select(sees_none, emit.zero(factor), factor)
+            log = emit.select(sees_none, emit.constant(0.0 if self.op.has_mask else LOWEST, dtype), log)
         query = self.add(first, row)
         self._scale(query, factor)
         place = self.add(self.mul(self.matrix, self.queries), query)

@@ -80,7 +80,9 @@ class _AdjointPrinter(AttentionKernel):
         block = self.job.block
         start = self.mul(self.quotient(tile, block), block) if self.op.is_causal else "0"
         with self.loop(start, self.queries, block, stem="block") as first:
-            self._meet(first, self.least(self.sub(self.queries, first), block), tile, columns, bars)
+            rows = self.least(self.sub(self.queries, first), block)
+            with self.met((first, rows), (tile, columns)):
+                self._meet(first, rows, tile, columns, bars)
 
     def _meet(self, first: str, rows: str, tile: str, columns: str, bars: list[tuple[str, int, int]]) -> None:
         """What a block of queries and a tile of keys add to the cotangents."""
@@ -104,12 +106,18 @@ class _AdjointPrinter(AttentionKernel):
         number = self.job.number("lse")
         place = self.add(self.origins["lse"], self.mul(query, self.job.places[number][-1]))
         log = emit.load(self.address(self.buffers[number], dtype, place), dtype)
+        if self.function is not None:  # of a query that sees no key: any number
+            log = emit.select(emit.compare("eq", log, float("-inf")), emit.zero(log), log)
+        self.begin_query(query, tile)
         inner = emit.load(self.address(self.by_query, dtype, query), dtype)
         with self.elements(seen) as column:
             at, bar_at = (self.address(x, dtype, column) for x in (line, bar_line))
             weight = emit.exp(emit.sub(self.score(at, mask, column), log))
             bar = self.times_spared(emit.load(bar_at, dtype, self.access), spared, column)
-            score_bar = emit.mul(emit.mul(weight, emit.sub(bar, inner)), self.op.scale)
+            score_bar = emit.mul(weight, emit.sub(bar, inner))
+            if self.function is not None:
+                score_bar = self.function.slope(self.of_place, score_bar)
+            score_bar = emit.mul(score_bar, self.op.scale)
             emit.store(self.times_spared(weight, spared, column), at, self.access)
             emit.store(score_bar, bar_at, self.access)
         for one in (line, bar_line):

@@ -14,11 +14,13 @@ from autojit.codegen.attention_operands import AttentionOperands, origins
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
 from autojit.codegen.cpu.machine import aligned
 from autojit.codegen.cpu.products import gemm
+from autojit.codegen.cpu.structured.attention_scores import Known, ScoreFunction
 from autojit.codegen.function_text import Operand
 from autojit.codegen.philox import block
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import bool_, float32, int64, uint64
 from autojit.core.records import record
+from autojit.ops.flex_attention import FlexAttending
 
 QUERIES = 256
 """Of a block: enough that packing a tile's keys for them costs little."""
@@ -71,6 +73,10 @@ class AttentionKernel(CpuKernel):
         tables: how many tables of scores it has.
     """
 
+    tile_of_scores: str
+    of_query: Known
+    of_place: Known
+
     def __init__(self, job: CpuAttention, *, tables: int, lines: int, beside: tuple[int, ...] = ()) -> None:
         super().__init__(KernelModule(), "kernel")
         self.job, self.op, self.dtype = job, job.op, job.dtype
@@ -83,6 +89,7 @@ class AttentionKernel(CpuKernel):
             starts.append(starts[-1] + aligned(part * self.size_bytes))
         self.scratch_bytes = starts[-1] + aligned(self._product_bytes())
         self.pointers([*job.sizes, *beside, self.scratch_bytes, 1])
+        self.function = ScoreFunction(self, job, job.op) if isinstance(job.op, FlexAttending) else None
         self.gemm = self.buffers[-1]
         own = self.at(self.buffers[-2], self.mul("%worker", self.scratch_bytes))
         *self.tables, self.by_query, self.spared, self.product_scratch = (self.at(own, start) for start in starts)
@@ -153,10 +160,25 @@ class AttentionKernel(CpuKernel):
         place = self.add(self.origins["mask"], self.add(self.mul(query, stride), self.mul(tile, step)))
         return self.address(self.buffers[number], self.job.mask, place)
 
+    @property
+    def may_see_none(self) -> bool:
+        """Whether a query may see no key."""
+        return self.op.has_mask or self.function is not None
+
+    def begin_query(self, query: str, tile: str) -> None:
+        """What follows is about the scores of one query, of the keys from one on."""
+        self.tile_of_scores = tile
+        if self.function is not None:
+            self.of_query = self.function.of_query(self.matrix, query)
+
     def score(self, address: str, mask: str, column: str) -> Scalar:
-        """The score that a product left at an address; -inf where a mask removes the key."""
+        """The score that a product left at an address, changed by a function; -inf where a mask removes the key."""
         emit = self.emit
         score = emit.mul(emit.load(address, self.dtype, self.access), self.op.scale)
+        if self.function is not None:
+            key = self.add(self.tile_of_scores, column)
+            score, self.of_place = self.function.at_place(self.of_query, score, key)
+            return score
         if self.job.mask is None:
             return score
         step = self.job.places[self.job.number("mask")][-1]
@@ -164,6 +186,15 @@ class AttentionKernel(CpuKernel):
         if masking.dtype is bool_:
             return emit.select(masking, score, float("-inf"))
         return emit.add(score, masking)
+
+    @contextmanager
+    def met(self, queries: tuple[str, str], keys: tuple[str, str]) -> Iterator[None]:
+        """What (first, number of) queries and keys have to do with each other: nothing where a table says so."""
+        if self.function is None or not self.function.op.has_table:
+            yield
+            return
+        with self.when(self.function.is_looked_at(self.matrix, queries, keys)):
+            yield
 
     # -- random numbers
 
