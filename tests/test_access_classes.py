@@ -97,8 +97,16 @@ def test_what_no_sixteen_bytes_of_a_warp_hold_together_is_single(stride: int) ->
 
 def test_lanes_beyond_a_warp_are_no_neighbours() -> None:
     """Four warps with a place each ask for 16 bytes, but not together."""
-    found = classified([lanes([BASE + 4 * warp], 4, warp=warp) for warp in range(4)], BUFFERS)
-    assert found.bytes == Counter({"single": 16})
+    places = np.arange(BASE, BASE + WIDEST, 4, dtype=np.uint64)
+    warps, blocks = np.arange(4, dtype=np.uint64), np.zeros(4, np.uint64)
+    assert classified([asked(0, 4, warps, blocks, places)], BUFFERS).bytes == Counter({"single": WIDEST})
+    assert classified([asked(0, 4, blocks, blocks, places)], BUFFERS).bytes == Counter({"narrow": WIDEST})
+
+
+@pytest.mark.parametrize("run", range(1, 8))
+def test_sixteen_bytes_side_by_side_are_the_least_that_could_be_wide(run: int) -> None:
+    places = [BASE + 256 * group + 4 * place for group in range(4) for place in range(run)]
+    assert only(classified([lanes(places, 4)], BUFFERS)) == ("narrow" if 4 * run >= WIDEST else "single")
 
 
 @pytest.mark.parametrize("block", [0, 1])
