@@ -287,7 +287,10 @@ class JitFunction:
         for node in branch:
             is_same = bool(call.path) and node.capture is call.path[-1].capture  # else it has read more
             reason = None if is_same else broken_guard(node.capture.guards)
-            reason = reason or node.capture.broken_size(call.sizes) or node.failure(call.leaves)
+            reason = reason or node.capture.broken_size(call.sizes)
+            if reason is None and (broken := node.capture.broken_number(call.leaves)):
+                reason = str(broken)
+            reason = reason or node.failure(call.leaves)
             if reason is None:
                 return (node.overlaps.check(call.leaves) if isinstance(node, CompiledStep) else None) or node
             self.counts.note(reason)
