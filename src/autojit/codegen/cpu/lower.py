@@ -6,13 +6,14 @@ runner) and list symbolic arguments; ``runtime.plan`` binds them to memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import gcd, prod
 from typing import Any
 
 from autojit.codegen.cpu.attention_entries import attention_entries
 from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_PARTIAL_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelText
+from autojit.codegen.cpu.literal_arguments import lifts
 from autojit.codegen.cpu.loops.kernel import print_loops
 from autojit.codegen.cpu.machine import CPU_MACHINE, aligned
 from autojit.codegen.cpu.nested import Kept, nested_entries
@@ -97,6 +98,7 @@ class _Lowering:
         self.shared = shared
         self.gemms, self.called_back, self.reporters = shared.gemms, shared.called_back, shared.reporters
         self.printed: dict[Any, KernelText] = {}
+        self.lifts = lifts(_programs(self.kernels))
         self.kept_loops: dict[int, Kept] = {}
         self.worker_scratch = 0  # per worker, in a band: its kernels run side by side in different slices
 
@@ -179,11 +181,18 @@ class _Lowering:
         self.entries = [*outer, BatchEntry(entries, sum(e.chunks for e in entries), estimate)]
 
     def _loops(self, kernel: LoopKernel, band: Band | None = None) -> list[Entry]:
-        program = kernel.program
+        program, literals = kernel.program, list[Argument]()
+        lift = self.lifts.get(program.form)
+        if lift is not None:
+            program, words = lift.program(program)
+            literals += [Words(one) for one in words]
         slices = None if band is None else band.slices
         text = self._kernel_text(program, slices)
         label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
-        buffers = [_in_band(v, 0, 0, band) for v in (*program.loads, *kernel.writes())]
+        read, written = (
+            [_in_band(v, 0, 0, band) for v in values] for values in (kernel.program.loads, kernel.writes())
+        )
+        buffers = [*read, *literals, *written]
         partials: list[Argument] = []
         if text.partial_bytes:
             chunks = MAX_PARTIAL_CHUNKS if is_symbolic(text.chunks) and band is None else text.chunks
@@ -316,6 +325,15 @@ class _Lowering:
             self.entries.append(Entry(found.text, "kernel_combine", arguments, 1, 500.0, "combine"))
         if counted is not None:  # then what depends on the size
             self.entries.append(Entry("@aj_sizes", "", (Recount(counted),), 1, 50.0, "sizes"))
+
+
+def _programs(kernels: Iterable[Kernel | Band | Batch]) -> Iterator[LoopProgram]:
+    """The programs of kernels, also of those in bands."""
+    for kernel in kernels:
+        if isinstance(kernel, LoopKernel):
+            yield kernel.program
+        elif isinstance(kernel, Band):
+            yield from _programs(kernel.kernels)
 
 
 def _in_band(value: Value, offset_bytes: int, step_bytes: int, band: Band | None) -> Argument:
