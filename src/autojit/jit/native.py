@@ -22,6 +22,7 @@ from autojit.jit.exact_numbers import raise_or_refuse
 from autojit.jit.guards import Guard, stand_ins
 from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.native_arguments import arguments_of, identities_of
+from autojit.jit.number_guards import broken_number
 from autojit.jit.pytree import flatten
 from autojit.jit.recorded_results import RecordedResults, can_be_recorded
 from autojit.jit.spent_results import SpentNode
@@ -137,7 +138,7 @@ class NativeStep:
             if tree != self.step.capture.argument_tree:
                 return self.slow(*args, **kwargs)
             given = leaves if not self.strided else self._packed(leaves)
-            if given is None or self._shares_state(leaves) or capture.broken_number(leaves):
+            if given is None or self._shares_state(leaves) or broken_number(capture, leaves):
                 found = REFUSED
             elif self.is_nested:
                 found = self._enter(*given)
@@ -146,7 +147,7 @@ class NativeStep:
                 found = self._enter(*given[:count], **dict(zip(kwargs, given[count:], strict=True)))
         else:
             leaves = [*args, *kwargs.values()] if kwargs else args  # type: ignore[assignment]
-            is_other = self._shares_state(leaves) or bool(capture.broken_number(leaves))
+            is_other = self._shares_state(leaves) or bool(broken_number(capture, leaves))
             found = REFUSED if is_other else self._enter(*args, **kwargs)
         if found is REFUSED:
             return self.slow(*args, **kwargs)

@@ -20,7 +20,7 @@ from autojit.ops.base import Elementwise
 from autojit.tensor.state import quietly
 
 if TYPE_CHECKING:
-    from autojit.jit.arguments import ArgumentLeaf
+    from autojit.jit.step import Capture
 
 LONGEST = 32  # ops of one decision that are computed before the step; longer ones split it
 
@@ -51,6 +51,7 @@ class TraceNumbers:
     """The part of a trace that knows what Python decides on numbers among the arguments."""
 
     definition: dict[Value, Node]
+    asked: dict[Value, Any]
 
     if TYPE_CHECKING:
 
@@ -68,7 +69,7 @@ class TraceNumbers:
         behind = self._behind(value)
         if behind is None:
             return None
-        outcome = np.array(self.evaluate(value))
+        outcome = self.asked[value] = np.array(self.evaluate(value))
         inputs, nodes = behind
         constants = {node.outputs[0]: self.evaluate(node.outputs[0]) for node in nodes if not node.inputs}
         rest = tuple([node for node in nodes if node.inputs])
@@ -104,10 +105,11 @@ def _is_simple(node: Node) -> bool:
     return is_scalar and is_known and not (node.op.has_effect or node.op.is_random or symbols_of(node.op))
 
 
-def broken_number(
-    guards: Sequence[NumberGuard], arguments: Sequence[ArgumentLeaf], leaves: Sequence[Any]
-) -> NumberGuard | bool:
+def broken_number(capture: Capture, leaves: Sequence[Any]) -> NumberGuard | bool:
     """Which decision on numbers goes another way for a call's arguments; True: they are others, False: none."""
+    guards, arguments = capture.trace.number_guards, capture.arguments
+    if not guards:
+        return False
     if len(leaves) != len(arguments):
         return True
     numbers: dict[Value, Any] = {}

@@ -39,7 +39,6 @@ from autojit.jit.followed_tensors import Following, root_array
 from autojit.jit.guards import Guard
 from autojit.jit.made_objects import check_outputs
 from autojit.jit.memory_check import check_memory
-from autojit.jit.number_guards import NumberGuard, broken_number
 from autojit.jit.outside_arrays import OutsideArrays
 from autojit.jit.overlaps import Overlaps
 from autojit.jit.pytree import TreeSpec
@@ -113,11 +112,6 @@ class Capture:
         """Which condition on open sizes does not hold for a call, or None."""
         guards = self.trace.size_guards
         return next((f"{guard} at {source}" for guard, source in guards if not guard.holds(sizes)), None)
-
-    def broken_number(self, leaves: Sequence[Any]) -> NumberGuard | bool:
-        """Which decision on numbers goes another way for a call; True: its arguments are others, False: none."""
-        guards = self.trace.number_guards
-        return bool(guards) and broken_number(guards, self.arguments, leaves)
 
     def other_order(self, leaves: Sequence[Any]) -> str | None:
         """Which argument is laid out in memory in another way than the capture depends on, or None."""

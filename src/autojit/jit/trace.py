@@ -64,9 +64,8 @@ class Trace(
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
     For the others see ``TraceSizes``; layouts, ``TraceOrders``; what it is given, ``TraceArguments``; options of
-    optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``; texts, ``TraceTexts``; backward passes,
-    ``TracePasses``; arrays of its tensors, ``TraceTaken``; ints of Python, ``TraceExact``;
-    second runs of checkpoints, ``TraceAgain``; decisions on numbers, ``TraceNumbers``.
+    optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``; texts, ``TraceTexts``; backward, ``TracePasses``;
+    its arrays, ``TraceTaken``; ints, ``TraceExact``; checkpoints, ``TraceAgain``; decisions, ``TraceNumbers``.
     """
 
     runs_often = False
@@ -230,9 +229,7 @@ class Trace(
             for size in sizes:
                 self.size_digits(size)
             return self.evaluate(value)
-        decided = self.decided_by_numbers(value)
-        if decided is not None:
-            self.asked[value] = decided
+        if (decided := self.decided_by_numbers(value)) is not None:
             return decided
         place = len(self.splits)
         split = Split(value, None, here(), len(self.builder.nodes), self._question(value))
