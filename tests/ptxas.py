@@ -16,11 +16,49 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+T = TypeVar("T")
+
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
 """Turing, Ampere, Hopper and Blackwell: the oldest that is supported, and what later ones added instructions to."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """The texts of one generation: every so many of a list, from a first one on."""
+
+    architecture: str
+    first: int
+    every: int
+
+    def of(self, texts: Sequence[T]) -> Sequence[T]:
+        """This generation's."""
+        return texts[self.first :: self.every]
+
+    def __str__(self) -> str:
+        return self.architecture if self.every > 1 else f"all for {self.architecture}"
+
+
+def shares(of_the_oldest: int = len(ARCHITECTURES)) -> pytest.MarkDecorator:
+    """A test for each generation's part of its texts, so that each text is assembled once; for all of them with --slow.
+
+    Args:
+        of_the_oldest: it gets one of so many texts, the later ones share all: where it has forms of its own, which the
+            later ones, alike among themselves, do not print.
+    """
+    later = len(ARCHITECTURES) - 1
+    if of_the_oldest == len(ARCHITECTURES):
+        parts = [Share(name, turn, len(ARCHITECTURES)) for turn, name in enumerate(ARCHITECTURES)]
+    else:
+        parts = [Share(ARCHITECTURES[0], 0, of_the_oldest)]
+        parts += [Share(name, turn, later) for turn, name in enumerate(ARCHITECTURES[1:])]
+    wholes = [Share(name, 0, 1) for name in ARCHITECTURES if Share(name, 0, 1) not in parts]
+    slow = [pytest.param(whole, marks=pytest.mark.slow) for whole in wholes]
+    return pytest.mark.parametrize("share", [*parts, *slow], ids=str)
+
 
 MOST_AT_ONCE = 16
 """Texts of one call of the assembler: of 120 that it takes one by one, it ends with a damaged heap."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from math import prod
 
 import pytest
@@ -25,31 +26,34 @@ from tests.codegen.cuda.kernel_texts import (
     kernels_of,
     module_text,
 )
-from tests.ptxas import ARCHITECTURES, assemble, needs_ptxas, ptx_of
+from tests.ptxas import ARCHITECTURES, Share, assemble, needs_ptxas, ptx_of, shares
 
 PROGRAMS = ("mlp_adam", "softmax_layernorm", "embedding_bag", "pinn_f32", "black_scholes", "gpt")
 REGISTERS = 65536  # of a multiprocessor, and the most that the threads of a block may have together
-OTHERS = tuple(name for name in ARCHITECTURES if name != "sm_90")
 SHARED_BYTES = 48 * 1024  # that a block has without asking
 
 
 @pytest.fixture(scope="module")
-def graphs() -> list[Graph]:
-    return [*graphs_of_ops(), *graphs_of_long_lines(), *graphs_of_steps(*PROGRAMS)]
+def steps() -> list[Graph]:
+    return list(graphs_of_steps(*PROGRAMS))
 
 
-def texts_for(graphs: list[Graph], architecture: str) -> dict[str, GridText]:
+@pytest.fixture(scope="module")
+def graphs(steps: list[Graph]) -> list[Graph]:
+    return [*graphs_of_ops(), *graphs_of_long_lines(), *steps]
+
+
+def texts_for(graphs: Sequence[Graph], architecture: str) -> dict[str, GridText]:
     target = CudaTarget(architecture, 132)
     return {module_text(kernel): kernel for graph in graphs for kernel in kernels_of(graph, target)}
 
 
 @needs_ptxas
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_kernels_assemble_without_spills(graphs: list[Graph], architecture: str) -> None:
-    """All for one generation, every third for each of the others."""
-    turn = OTHERS.index(architecture) if architecture in OTHERS else None
-    texts = texts_for(graphs if turn is None else graphs[turn :: len(OTHERS)], architecture)
-    assert len(texts) > 40
+@shares()
+def test_kernels_assemble_without_spills(graphs: list[Graph], share: Share) -> None:
+    architecture = share.architecture
+    texts = texts_for(share.of(graphs), architecture)
+    assert len(texts) > 30
     ptx = ptx_of(list(texts), architecture)
     assert not any(".extern .func" in text for text in ptx), "nothing links a library of functions"
     for text, (module, kernel), found in zip(ptx, texts.items(), assemble(ptx, architecture), strict=True):
@@ -75,10 +79,11 @@ def joined_texts(graph: Graph, target: CudaTarget) -> list[tuple[str, JoinedGrid
 
 
 @needs_ptxas
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_launches_of_several_kernels_assemble_without_spills(architecture: str) -> None:
+@shares()
+def test_launches_of_several_kernels_assemble_without_spills(steps: list[Graph], share: Share) -> None:
+    architecture = share.architecture
     target = CudaTarget(architecture, 132)
-    found = [each for graph in graphs_of_steps(*PROGRAMS) for each in joined_texts(graph, target)]
+    found = share.of([each for graph in steps for each in joined_texts(graph, target)])
     assert found and all(grid.meets or grid.blocks == 1 for _, grid in found)
     ptx = ptx_of([text for text, _ in found], architecture)
     for (text, grid), made in zip(found, assemble(ptx, architecture), strict=True):

@@ -19,7 +19,7 @@ from autojit.schedule.kernels import MatmulKernel
 from tests.codegen.cuda.product_kernels import View, product, whole
 from tests.codegen.cuda.test_epilogues import FUSING, GRAPHS
 from tests.codegen.cuda.test_structured import OPS, structured
-from tests.ptxas import ARCHITECTURES, assemble, needs_ptxas, ptx_of
+from tests.ptxas import Share, assemble, needs_ptxas, ptx_of, shares
 from tests.schedule.shown import scheduled
 
 DTYPES = (float32, float64, float16, bfloat16, int8, int64)
@@ -65,13 +65,12 @@ def _structured(target: CudaTarget) -> list[GridText]:
 
 
 @needs_ptxas
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_products_assemble_without_spills(architecture: str) -> None:
-    """All of them where there are no tensor cores for float32; a third for each of the others, which print alike."""
+@shares(of_the_oldest=2)
+def test_products_assemble_without_spills(share: Share) -> None:
+    """Half of them where there are no tensor cores for float32; a third for each of the others, which print alike."""
+    architecture = share.architecture
     target = CudaTarget(architecture, 132)
-    texts = [*_texts(target), *_with_epilogues(target), *_structured(target)]
-    if target.capability >= 80:
-        texts = texts[ARCHITECTURES[1:].index(architecture) :: 3]
+    texts = share.of([*_texts(target), *_with_epilogues(target), *_structured(target)])
     entries = [entry_text(text, [16] * len(text.buffers), {}) for text in texts]
     for assembled in assemble(ptx_of(entries, architecture), architecture):
         assert assembled.spilled_bytes == 0
