@@ -91,11 +91,13 @@ def count(name: str, program: Program, allowed: tuple[int, float] | None, *, is_
 def own_programs(names: list[str]) -> Iterator[tuple[str, Program]]:
     """Those of `benchmarks.workloads`."""
     from benchmarks.systems import load, plain_step
-    from benchmarks.workloads import WORKLOADS
+    from benchmarks.workloads import STEPS
+    from benchmarks.workloads.problem import Function, Training
 
-    for name in names or list(WORKLOADS):
+    for name in names or list(STEPS):
         namespace = load("autojit", threads=1, device="cuda")
-        problem = WORKLOADS[name].build(namespace)
+        problem = STEPS[name].build(namespace)
+        assert isinstance(problem, Training | Function), "one compiled step each"
         yield name, (plain_step(namespace, problem), problem.args)
 
 

@@ -143,7 +143,7 @@ def _seq2seq(T: Any) -> Iterator[Case]:
     def step(source: Any, target: Any) -> Any:
         optimizer.zero_grad()
         read, last = encoder(embedding(source))
-        state, loss = last[0], 0.0
+        state, loss = last[0], T.zeros(())
         for k in range(target.shape[0] - 1):
             context = ((read * state).sum(-1, keepdim=True).softmax(0) * read).sum(0)
             state = cell(T.cat([embedding(target[k]), context], -1), state)

@@ -15,12 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.workloads.jax_optimizers import jax_state, jax_update
 from benchmarks.workloads.problem import (
     Check,
     Function,
     Namespace,
     Optimizer,
     Problem,
+    Program,
     Training,
     Workload,
     loss_check,
@@ -100,6 +102,9 @@ def prepare(system: str, module: Namespace, workload: Workload, device: str = "c
     if base == "jax":
         return jax_step(module, workload.build_jax())
     problem = workload.build(module)
+    wait: Callable[[Any], object] = (lambda _: None) if device == "cpu" else (lambda _: module.cuda.synchronize())
+    if isinstance(problem, Program):
+        return Step(problem.make(compiler(base, module)), problem.check, wait)
     check = problem.check if isinstance(problem, Function) else loss_check
     make = whole_torch_step if base == "torch-compile" else plain_step
     step = make(module, problem)
@@ -107,11 +112,18 @@ def prepare(system: str, module: Namespace, workload: Workload, device: str = "c
         step = module.compile(step, fullgraph=True)
     if base == "autojit":
         step = module.jit(step)
-    call = partial(step, *problem.args)
-    return Step(call, check) if device == "cpu" else Step(call, check, lambda _: module.cuda.synchronize())
+    return Step(partial(step, *problem.args), check, wait)
 
 
-def plain_step(T: Namespace, problem: Problem) -> Callable[..., Any]:
+def compiler(base: str, module: Namespace) -> Callable[..., Any]:
+    """What a user puts on a function that is to be compiled."""
+    compilers = {"autojit": "jit", "torch-compile": "compile", "jax": "jit"}
+    if base in compilers:
+        return getattr(module, compilers[base])  # type: ignore[no-any-return]
+    return lambda function: function
+
+
+def plain_step(T: Namespace, problem: Training | Function) -> Callable[..., Any]:
     """The step as a user writes it."""
     if isinstance(problem, Function):
         return problem.function
@@ -128,7 +140,7 @@ def plain_step(T: Namespace, problem: Problem) -> Callable[..., Any]:
     return step
 
 
-def whole_torch_step(torch: Namespace, problem: Problem) -> Callable[..., Any]:
+def whole_torch_step(torch: Namespace, problem: Training | Function) -> Callable[..., Any]:
     """The step in the form torch.compile does best: one graph, by its private flag, with the update written out."""
     torch._dynamo.config.trace_autograd_ops = True
     if isinstance(problem, Function):
@@ -170,6 +182,8 @@ def torch_update(torch: Namespace, parameters: list[Any], optimizer: Optimizer) 
 
 def jax_step(jax: Namespace, problem: Problem) -> Step:
     """A jitted step; a training problem's state is donated, so that it is updated in place."""
+    if isinstance(problem, Program):
+        return Step(problem.make(compiler("jax", jax)), problem.check, jax.block_until_ready)
     if isinstance(problem, Function):
         if problem.x64:
             jax.config.update("jax_enable_x64", True)
@@ -184,7 +198,7 @@ def jax_step(jax: Namespace, problem: Problem) -> Step:
         return update(state, gradients), loss
 
     run = jax.jit(step, donate_argnums=(0,))
-    state = jax_state(jax, problem)
+    state = jax_state(jax, problem.parameters, problem.optimizer)
 
     def call() -> Any:
         nonlocal state
@@ -192,36 +206,3 @@ def jax_step(jax: Namespace, problem: Problem) -> Step:
         return loss
 
     return Step(call, loss_check, jax.block_until_ready)
-
-
-def jax_state(jax: Namespace, problem: Training) -> Any:
-    """Parameters, first moments, second moments, step count."""
-    jnp = jax.numpy
-    parameters = [jnp.array(p) for p in problem.parameters]
-    first = [jnp.zeros_like(p) for p in parameters]
-    second = [] if problem.optimizer.kind == "SGD" else [jnp.zeros_like(p) for p in parameters]
-    return parameters, first, second, jnp.zeros((), jnp.float32)
-
-
-def jax_update(jax: Namespace, optimizer: Optimizer) -> Callable[[Any, Any], Any]:
-    jnp, lr = jax.numpy, optimizer.lr
-
-    def sgd(state: Any, gradients: Any) -> Any:
-        parameters, momenta, second, steps = state
-        momenta = [optimizer.momentum * m + g for m, g in zip(momenta, gradients, strict=True)]
-        return [p - lr * m for p, m in zip(parameters, momenta, strict=True)], momenta, second, steps
-
-    def adam(state: Any, gradients: Any) -> Any:
-        parameters, first, second, steps = state
-        steps = steps + 1
-        first = [0.9 * m + 0.1 * g for m, g in zip(first, gradients, strict=True)]
-        second = [0.999 * v + 0.001 * g * g for v, g in zip(second, gradients, strict=True)]
-        correction1, correction2 = 1 - 0.9**steps, jnp.sqrt(1 - 0.999**steps)
-
-        def moved(p: Any, m: Any, v: Any) -> Any:
-            rate, scale = (lr / correction1).astype(p.dtype), correction2.astype(p.dtype)
-            return p * (1 - lr * optimizer.weight_decay) - rate * m / (jnp.sqrt(v) / scale + 1e-8)
-
-        return [moved(p, m, v) for p, m, v in zip(parameters, first, second, strict=True)], first, second, steps
-
-    return sgd if optimizer.kind == "SGD" else adam

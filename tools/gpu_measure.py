@@ -180,12 +180,13 @@ def results_of(name: str, place: str, sizes: Sizes) -> tuple[list[Any], Any]:
     """What some steps of a workload give on a device, with the parameters that they leave; and the step."""
     import autojit as aj
     from benchmarks.systems import plain_step
-    from benchmarks.workloads import WORKLOADS
-    from benchmarks.workloads.problem import Training
+    from benchmarks.workloads import STEPS
+    from benchmarks.workloads.problem import Program, Training
 
     aj.set_default_device(place)
     try:
-        problem = WORKLOADS[name].build(aj)
+        problem = STEPS[name].build(aj)
+        assert not isinstance(problem, Program), "one compiled step each"
         step = partial(aj.jit(plain_step(aj, problem)), *problem.args)
         for _ in range(sizes.steps):
             found = step()

@@ -135,7 +135,7 @@ def kernels_for(
     architecture: str, names: Sequence[str], bench: Path | None, *, joins: bool, samples: bool
 ) -> tuple[list[Kernel], list[str]]:
     """The kernels of programs, and which programs stopped early."""
-    command = [sys.executable, "-m", "tools.kernel_programs", *names, *(["--bench", str(bench)] if bench else [])]
+    command = [sys.executable, "-O", "-m", "tools.kernel_programs", *names, *(["--bench", str(bench)] if bench else [])]
     command += ["--texts"] * (not samples)
     environment = {**os.environ, "AUTOJIT_CUDA": f"emulate,{architecture}{'' if joins else ',apart'}"}
     environment["PYTHONWARNINGS"] = "ignore"

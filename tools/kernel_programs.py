@@ -1,11 +1,12 @@
 """The kernels that programs become on CUDA, without a device: one JSON line each. Run by `tools.kernel_facts`.
 
-    AUTOJIT_CUDA=emulate,sm_90 python -m tools.kernel_programs [NAME...] [--bench FOLDER]
+    AUTOJIT_CUDA=emulate,sm_90 python -O -m tools.kernel_programs [NAME...] [--bench FOLDER]
 
 Programs run as they would, on a device that runs a few blocks of each kernel (`tools.idle_device`): so kernels,
 addresses and entry points are those of the runtime, at full size, and results are whatever memory holds. Who reads a
 result and decides by it may go another way than usual, and one that fails is said to have stopped; what it had compiled
-until then counts.
+until then counts. So programs run with ``-O``: they do not judge their results (``assert``), nor do distributions
+their parameters, whose checks are the only kernels that are not seen.
 """
 
 from __future__ import annotations
@@ -137,7 +138,8 @@ def main() -> None:
     parser.add_argument("--bench", type=Path, help="a folder with a package ``workloads``")
     parser.add_argument("--texts", action="store_true", help="run no blocks: accesses stay unknown")
     options = parser.parse_args()
-    assert devices.settings().emulates, "AUTOJIT_CUDA=emulate says so"
+    if not devices.settings().emulates:
+        parser.error("no device is to run: AUTOJIT_CUDA=emulate says so")
     driver = IdleDriver(devices.settings().architecture, samples=not options.texts)
     devices.set_driver(driver)
     for name, run in programs(options.bench).items():

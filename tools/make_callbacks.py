@@ -34,7 +34,6 @@ REASONS = {
     "matrix_exponential": LAPACK,
     "pseudo_inverse": LAPACK,
     "fourier": "Fourier transforms",
-    "host_calls": "users' functions (`debug.callback`, `debug.print`)",
     "requirements": "what an op would refuse, asked by a captured `try`",
 }
 SPECIAL = "special functions without code for any target"

@@ -7,17 +7,24 @@ from functools import partial
 
 from benchmarks.workloads import (
     black_scholes,
+    decoding,
     embedding_bag,
+    gaussian_process,
     gpt,
     heat,
+    hmc,
     leapfrog,
+    logreg_newton,
     lstm,
     mlp,
     newton,
     pinn_burgers,
+    reinforce,
     resnet,
     rosenbrock,
+    seq2seq,
     softmax_layernorm,
+    spectral,
 )
 from benchmarks.workloads.problem import Problem, Work, Workload
 
@@ -29,7 +36,8 @@ def workload(
     return Workload(partial(build, **size), partial(build_jax, **size), partial(work, **size))
 
 
-WORKLOADS: dict[str, Workload] = {
+# One compiled step each; `tests/golden` records them.
+STEPS: dict[str, Workload] = {
     "mlp_digits": workload(mlp.build, mlp.build_jax, mlp.work, net=mlp.DIGITS),
     "mlp_mnist": workload(mlp.build, mlp.build_jax, mlp.work, net=mlp.MNIST),
     "gpt": workload(gpt.build, gpt.build_jax, gpt.work, size=gpt.Size()),
@@ -46,3 +54,16 @@ WORKLOADS: dict[str, Workload] = {
     "resnet18": workload(resnet.build, resnet.build_jax, resnet.work, net=resnet.RESNET18),
     "newton": workload(newton.build, newton.build_jax, newton.work),
 }
+
+# What else people run: methods that take gradients in other ways, and programs of several compiled calls.
+FURTHER: dict[str, Workload] = {
+    "logreg_newton": workload(logreg_newton.build, logreg_newton.build_jax, logreg_newton.work),
+    "hmc": workload(hmc.build, hmc.build_jax, hmc.work),
+    "gaussian_process": workload(gaussian_process.build, gaussian_process.build_jax, gaussian_process.work),
+    "spectral": workload(spectral.build, spectral.build_jax, spectral.work),
+    "gpt_bf16": workload(gpt.build, gpt.build_jax, gpt.work, size=gpt.Size(autocast=True)),
+    "seq2seq": workload(seq2seq.build, seq2seq.build_jax, seq2seq.work),
+    "reinforce": workload(reinforce.build, reinforce.build_jax, reinforce.work),
+    "decoding": workload(decoding.build, decoding.build_jax, decoding.work),
+}
+WORKLOADS = STEPS | FURTHER

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from benchmarks.workloads.jax_parts import cross_entropy, layer_norm, linear
+from benchmarks.workloads.jax_parts import cross_entropy, layer_norm
+from benchmarks.workloads.jax_parts import linear as full_linear
 from benchmarks.workloads.problem import Array, Namespace, Optimizer, Training, Work, set_parameters
 
 OPTIMIZER = Optimizer("AdamW", lr=1e-4, weight_decay=0.1)
@@ -16,7 +18,7 @@ PER_BLOCK = 12  # arrays of one transformer block
 
 @dataclass(frozen=True)
 class Size:
-    """Layers, heads, width, context length, batch size and vocabulary."""
+    """Layers, heads, width, context length, batch size, vocabulary; whether products are taken in bfloat16."""
 
     layers: int = 4
     heads: int = 4
@@ -24,6 +26,7 @@ class Size:
     context: int = 64
     batch: int = 16
     vocabulary: int = 65
+    autocast: bool = False
 
 
 def data(size: Size) -> tuple[Array, Array, list[Array]]:
@@ -107,8 +110,9 @@ def build(T: Namespace, size: Size) -> Training:
     gpt = set_parameters(T, model(T, size), parameters)
 
     def loss(x: Any, y: Any, positions: Any) -> Any:
-        logits = gpt(x, positions).reshape(size.batch * size.context, size.vocabulary)
-        return T.nn.functional.cross_entropy(logits, y.reshape(size.batch * size.context))
+        with T.autocast("cpu", T.bfloat16) if size.autocast else nullcontext():
+            logits = gpt(x, positions).reshape(size.batch * size.context, size.vocabulary)
+        return T.nn.functional.cross_entropy(logits.float(), y.reshape(size.batch * size.context))
 
     args = (T.tensor(x), T.tensor(y), T.tensor(np.arange(size.context, dtype=np.int64)))
     return Training(loss, list(gpt.parameters()), OPTIMIZER, args)
@@ -121,6 +125,11 @@ def build_jax(size: Size) -> Training:
     x, y, parameters = data(size)
     mask = np.tril(np.ones((size.context, size.context), bool))
     head_width = size.width // size.heads
+
+    product_type = jnp.bfloat16 if size.autocast else jnp.float32
+
+    def linear(x: Any, *parameters: Any) -> Any:
+        return full_linear(*(array.astype(product_type) for array in (x, *parameters)))
 
     def heads(x: Any) -> Any:
         return x.reshape(size.batch, size.context, size.heads, head_width).transpose(0, 2, 1, 3)
@@ -138,6 +147,7 @@ def build_jax(size: Size) -> Training:
         for layer in range(size.layers):
             start = 2 + PER_BLOCK * layer
             h = block(h, parameters[start : start + PER_BLOCK])
-        return cross_entropy(layer_norm(h, *parameters[-3:-1]) @ parameters[-1].T, y)
+        logits = layer_norm(h, *parameters[-3:-1]).astype(product_type) @ parameters[-1].astype(product_type).T
+        return cross_entropy(logits.astype(jnp.float32), y)
 
     return Training(loss, parameters, OPTIMIZER, (x.astype(np.int32), y.astype(np.int32)))

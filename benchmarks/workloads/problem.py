@@ -50,7 +50,19 @@ class Function:
     x64: bool = False  # JAX needs to be told
 
 
-Problem: TypeAlias = Training | Function
+@dataclass(frozen=True)
+class Program:
+    """Compiled functions with the Python that a user writes around them; ``check`` condenses what a call returns.
+
+    ``make(compile)`` is given what the system compiles functions by, and returns a call without arguments: a cycle of
+    the program (all its batches, a whole sequence), so that all calls do the same work.
+    """
+
+    make: Callable[[Callable[..., Any]], Callable[[], Any]]
+    check: Check
+
+
+Problem: TypeAlias = Training | Function | Program
 
 
 @dataclass(frozen=True)

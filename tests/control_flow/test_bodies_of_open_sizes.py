@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 import autojit as aj
+from tests.covering import covering
 
 A = np.random.default_rng(7).normal(size=(9, 4)) / 2
 
@@ -54,10 +54,7 @@ USES: dict[str, Callable[[Any, Any], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("before", BEFORE)
-@pytest.mark.parametrize("on_false", ON_FALSE)
-@pytest.mark.parametrize("on_true", ON_TRUE)
+@covering("on_true, on_false, before, use", ON_TRUE, ON_FALSE, BEFORE, USES, every=2)
 def test_every_size_is_differentiated_as_in_eager_mode(on_true: str, on_false: str, before: str, use: str) -> None:
     def step(x: Any) -> Any:
         z = BEFORE[before](x)

@@ -10,6 +10,7 @@ import pytest
 
 import autojit as aj
 from autojit import nn
+from tests.covering import covering
 
 pytestmark = pytest.mark.gpu
 KINDS: dict[str, Any] = {
@@ -54,9 +55,7 @@ class Trained:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("resumes_on", ["cpu", "cuda"])
-@pytest.mark.parametrize("location", [None, "cpu", "cuda"])
+@covering("kind, resumes_on, location", KINDS, ["cpu", "cuda"], [None, "cpu", "cuda"], every=2)
 def test_a_run_goes_on_where_it_stopped_on_any_device(
     device: str, kind: str, resumes_on: str, location: str | None
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from itertools import pairwise
 
@@ -151,3 +152,19 @@ def test_recorded_memory_is_kept_for_the_other_stream(driver: EmulatedDriver) ->
 def test_one_stream_writes_nothing_down(driver: EmulatedDriver) -> None:
     (aj.ones(4, device="cuda") * 2).sum()
     assert not driver.streams.is_watching
+
+
+@pytest.mark.parametrize("is_compiled", [False, True], ids=["eager", "compiled"])
+def test_a_block_moves_the_work_of_its_thread_alone(driver: EmulatedDriver, is_compiled: bool) -> None:
+    """Work of another thread stays in the device's own stream: so nothing orders it with the block's."""
+    step = aj.jit(lambda x: x.exp()) if is_compiled else lambda x: x.exp()
+    x, home, side = aj.ones(8, device="cuda"), aj.cuda.current_stream(), aj.cuda.Stream()
+    step(x)
+    side.wait_stream(home)
+    with ThreadPoolExecutor(1) as other, aj.cuda.stream(side):
+        assert other.submit(aj.cuda.current_stream).result() == home != aj.cuda.current_stream()
+        y = other.submit(step, x).result()
+        with _missing():
+            y.neg()
+        side.wait_stream(home)
+        np.testing.assert_allclose((y + 0).cpu(), np.exp(np.ones(8)), rtol=1e-6)

@@ -21,7 +21,7 @@ from autojit.core.dtypes import ALL_DTYPES
 from autojit.ir import Op
 from autojit.transforms.adjoint import adjoint
 from benchmarks.systems import prepare
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import STEPS as BENCHMARKED
 from tests.acceptance.programs import PROGRAMS
 from tests.golden.further_steps import STEPS
 from tests.golden.printing import Printer, lowered_for_target, watched
@@ -41,7 +41,7 @@ def cases() -> dict[str, Case]:
     for name, program in PROGRAMS.items():
         for size in ("tiny", "medium"):
             found[f"program_{name}_{size}"] = partial(_run, partial(_program, program.build, size))
-    for name in WORKLOADS:
+    for name in BENCHMARKED:
         found[f"workload_{name}"] = partial(_run, partial(_workload, name))
     for path in sorted((HERE / "examples").glob("[a-z]*.py")):
         if path.stem not in NOT_IN:
@@ -98,7 +98,7 @@ def _program(build: Callable[[Any], Any], size: str) -> None:
 
 
 def _workload(name: str) -> None:
-    prepared = prepare("autojit", aj, WORKLOADS[name])
+    prepared = prepare("autojit", aj, BENCHMARKED[name])
     for _ in range(2):
         prepared.call()
 
@@ -114,7 +114,7 @@ def _example(name: str) -> None:
 
 
 def _shared_names() -> list[str]:
-    return [name for name in _shared_workloads().REGISTRY if name not in WORKLOADS]
+    return [name for name in _shared_workloads().REGISTRY if name not in BENCHMARKED]
 
 
 def _shared_workloads() -> ModuleType:

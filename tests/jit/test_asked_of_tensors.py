@@ -6,10 +6,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 import autojit as aj
 from autojit import nn
+from tests.covering import covering
 
 QUESTIONS: dict[str, Callable[[aj.Tensor], Any]] = {
     "requires_grad": lambda t: t.requires_grad,
@@ -77,8 +76,7 @@ KINDS: dict[str, Callable[[], aj.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("kind", KINDS)
+@covering("kind, change", KINDS, CHANGES, every=2)
 def test_every_question_is_answered_as_it_is_now(kind: str, change: str) -> None:
     """All questions at once, and each alone: a step that asks one thing reads nothing else."""
     asked = {**{name: (name,) for name in QUESTIONS}, "all": tuple(QUESTIONS)}

@@ -48,7 +48,7 @@ QUESTIONS: dict[str, Callable[[int, int], Any]] = {
 }
 OF_ANY = {
     "k << 2", "k >> 1", "k & 1", "k & 7", "~k", "divmod", "floor", "negative floor", "remainder", "square", "abs",
-    "halves",
+    "halves", "k < m",
 }  # fmt: skip
 """What a step computes for ints of any value; for others it is captured for each value."""
 VALUES = [7, -7, 5, 3, 10, 12, -1, 0, 64, 10**6, 10**7, 2**31 - 1, 2**31 + 5, -(2**33), 2**40 + 1]

@@ -16,6 +16,7 @@ import pytest
 
 import autojit as aj
 from autojit.jit import open_numbers
+from tests.covering import covering
 
 F = aj.nn.functional
 Function = Callable[[aj.Tensor, Any], Any]
@@ -73,7 +74,7 @@ OF_SEVERAL_DIMS: dict[str, Function] = {
     for name in ("sum", "mean", "amax", "std", "logsumexp", "nansum", "flip")
 }
 CASES = [
-    pytest.param(function, values, id=f"{name} of {kind}")
+    pytest.param((function, values), id=f"{name} of {kind}")
     for kind, values, table in (
         ("floats", FLOATS, OF_FLOATS),
         ("ints", INTS, OF_INTS),
@@ -106,11 +107,9 @@ def _compare(function: Any, compiled: Any, value: Any, with_gradient: bool) -> N
         np.testing.assert_allclose(y, wanted, rtol=2e-4, atol=2e-4)
 
 
-@pytest.mark.parametrize("with_gradient", [False, True], ids=["", "gradients"])
-@pytest.mark.parametrize(("function", "values"), CASES)
-def test_one_function_after_the_other(
-    function: Function, values: Any, with_gradient: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@covering("case, with_gradient", CASES, [False, True], every=2)
+def test_one_function_after_the_other(case: Any, with_gradient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, values = case
     monkeypatch.setattr(open_numbers, "INTS_BEFORE", 1)
     for _ in range(2):
         compiled = aj.jit(lambda x, v: function(x, v))

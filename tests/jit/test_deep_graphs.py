@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 import autojit as aj
+from tests.covering import covering
 
 
 def _stacked(x: Any) -> Any:
@@ -46,8 +46,7 @@ def _long(x: Any) -> Any:
     return x
 
 
-@pytest.mark.parametrize("function", [_stacked, _rows, _padded, _rolled, _written, _long])
-@pytest.mark.parametrize("with_gradient", [False, True])
+@covering("function, with_gradient", [_stacked, _rows, _padded, _rolled, _written, _long], [True, False], every=2)
 def test_long_programs_are_compiled(function: Callable[[Any], Any], with_gradient: bool) -> None:
     def step(x: Any) -> Any:
         y = function(x)

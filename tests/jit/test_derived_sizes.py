@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from tests.covering import covering
 
 F = aj.nn.functional
 ORDERS = ((8, 6, 3, 2, 5, 1), (3, 2, 7, 8), (4, 5, 2, 3, 6))
@@ -133,9 +134,7 @@ def _lengths(sizes: tuple[int, ...]) -> list[aj.Tensor]:
     return [aj.arange(float(n)) + 0.5 for n in sizes]
 
 
-@pytest.mark.parametrize("sizes", ORDERS, ids=str)
-@pytest.mark.parametrize("way", [_asked, _written_to, _viewed], ids=["asked", "written to", "viewed"])
-@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+@covering("view, way, sizes", VIEWS.values(), [_asked, _written_to, _viewed], ORDERS, every=2)
 def test_views(view: Any, way: Any, sizes: tuple[int, ...]) -> None:
     _compare(way(view), _lengths(sizes))
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import autojit as aj
+from tests.covering import covering
 from tests.jit.agreement import check_equal
 
 FORMS: dict[str, Callable[[Any], Any]] = {
@@ -93,9 +94,7 @@ def _program(jit: Callable[[Any], Any], change: str, use: str, made: str) -> lis
     return seen
 
 
-@pytest.mark.parametrize("made", MADE)
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("change", CHANGES)
+@covering("change, use, made", CHANGES, USES, MADE, every=2)
 def test_gradients_through_a_changed_argument(change: str, use: str, made: str) -> None:
     check_equal(_program(lambda f: f, change, use, made), _program(aj.jit, change, use, made))
 

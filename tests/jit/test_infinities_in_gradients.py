@@ -16,6 +16,7 @@ import pytest
 
 import autojit as aj
 from autojit.nn import functional as F
+from tests.covering import covering
 
 INF = float("inf")
 SLOPES = aj.tensor([1.0, -2.0, 0.5, 3.0], dtype=aj.float64)
@@ -103,7 +104,7 @@ def ways(first: Program, second: Program, weight: Any) -> dict[str, Callable[[An
     }
 
 
-@pytest.mark.parametrize("seed", range(40))
+@covering("seed", range(40), every=2)
 def test_infinities_meet_zeros_alike(seed: int) -> None:
     first, second = program(seed)
     rng = np.random.default_rng(seed)

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 import autojit as aj
 import autojit.nn.functional as F
+from tests.covering import covering
 from tests.jit.agreement import check_equal
 
 LAYOUTS: dict[str, Callable[[int], aj.Tensor]] = {
@@ -65,9 +64,7 @@ def _seen(step: Callable[..., Any], layout: str, other: str, is_leaf: bool) -> l
     return found
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("is_leaf", [False, True], ids=["values", "gradients"])
+@covering("name, layout, is_leaf", PROGRAMS, LAYOUTS, [False, True], every=3)
 def test_open_sizes_stay_open_whatever_the_layout(name: str, layout: str, is_leaf: bool) -> None:
     program = PROGRAMS[name]
 

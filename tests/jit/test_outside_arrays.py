@@ -12,6 +12,7 @@ import pytest
 
 import autojit as aj
 from autojit.core.errors import TraceError
+from tests.covering import covering
 
 N = 4
 
@@ -84,8 +85,7 @@ def _seen(shared: str, body: str, when: str, jit: Callable[[Any], Any]) -> list[
 WHEN = ["always", "later", "at first", "by .data", "an argument", "an argument later", "an argument at first"]
 
 
-@pytest.mark.parametrize("when", WHEN)
-@pytest.mark.parametrize("shared", SHARED)
+@covering("shared, when", SHARED, WHEN, every=2)
 def test_what_a_step_reads_of_an_array_is_what_its_tensor_holds_by_then(shared: str, when: str) -> None:
     for read in READS.values():
         for write in WRITES.values():

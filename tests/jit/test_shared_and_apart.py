@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from tests.covering import covering
 
 STEPS = {
     "one is changed": "b.mul_(2)",
@@ -49,8 +50,7 @@ def _seen(body: str, between: list[str], jit: Callable[[Any], Any]) -> list[Any]
     return found
 
 
-@pytest.mark.parametrize("second", BETWEEN)
-@pytest.mark.parametrize("first", BETWEEN)
+@covering("first, second", BETWEEN, BETWEEN, every=2)
 def test_memory_that_is_given_between_calls(first: str, second: str) -> None:
     for body in STEPS.values():
         between = [first, "nothing", second, "nothing", first, "nothing"]

@@ -13,7 +13,7 @@ import autojit as aj
 from .preempting import lines_of, try_at
 
 scale = 2.0
-STOPS = 40
+STOPS = 20
 READERS = ("jit/observer.py", "jit/contents.py", "jit/held_contents.py", "jit/read_hooks.py")
 
 

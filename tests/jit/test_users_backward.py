@@ -12,6 +12,7 @@ import pytest
 import autojit as aj
 from autojit import nn
 from autojit.utils.checkpoint import checkpoint
+from tests.covering import covering
 
 Code = Callable[[Any], Any]
 Jit = Callable[[Any], Any]
@@ -207,6 +208,9 @@ def given_other_memory(st: Any, k: int) -> None:
     st.scale.data = st.scale.detach() + 1
 
 
+CHANGES = [unchanged, changed, changed_in_place, given_other_memory]
+
+
 def agree(a: Any, b: Any) -> bool:
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(agree, a, b))
@@ -214,9 +218,7 @@ def agree(a: Any, b: Any) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs")
-@pytest.mark.parametrize("change", [unchanged, changed, changed_in_place, given_other_memory], ids=lambda c: c.__name__)
-@pytest.mark.parametrize("what", CODES)
-@pytest.mark.parametrize("place", PLACES, ids=lambda p: p.__name__)
+@covering("place, what, change", PLACES, CODES, CHANGES, every=3)
 def test_users_code_does_at_every_pass_what_it_does_in_eager_mode(
     place: Any, what: str, change: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

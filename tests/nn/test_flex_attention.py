@@ -173,6 +173,7 @@ def test_halves_are_rounded_once() -> None:
         (lambda q, k, v: (q, k[:1], v[:1]), ValueError, "same batch size"),
         (lambda q, k, v: (q, k, v, None, block_mask("causal")[:, 0]), RuntimeError, "sliced BlockMask"),
         (lambda q, k, v: (q[:, :, :7], k, v, None, block_mask("causal")), ValueError, "larger length"),
+        (lambda q, k, v: (q, k, v, lambda s, b, h, q, k: 1.0), ValueError, "`score_mod` must only return Tensors"),
         (lambda q, k, v: (q.repeat(1, 1, 2, 1), k, v, None, block_mask("causal")), ValueError, "smaller length"),
     ],
 )  # fmt: skip

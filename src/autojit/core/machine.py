@@ -48,7 +48,8 @@ class Attending:
     usual_width: int = 1
     """Elements of a key that ``least_table_bytes`` is about."""
     causal_gain: int = 1
-    """A kernel computes about half of causal scores: that pays for computing them twice in tables this much smaller."""
+    """A kernel computes about half of causal scores, and of others what a table of blocks lists: that pays for
+    computing them twice in tables this much smaller."""
     least_bytes: int = 0
     """Scores of all matrices: more are not kept for the derivative, however small each matrix is."""
     of_functions: bool = False

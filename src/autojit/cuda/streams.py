@@ -1,6 +1,6 @@
 """Queues of work on a CUDA device, and marks in them.
 
-Work is put in the device's present stream: one of autojit's own, or what ``with stream(s)`` says, for all threads.
+Work is put in the thread's present stream of the device: one of autojit's own, or what ``with stream(s)`` says in it.
 Streams come from a pool per device and are never given back, as in torch: memory is kept per stream.
 """
 
@@ -24,7 +24,7 @@ class _Pool:
     """The streams of one device that have been made."""
 
     def __init__(self, gpu: CudaDevice) -> None:
-        self.default = gpu.stream
+        self.default = gpu.home_stream
         self.others: list[int] = []
         self.given = 0
 
@@ -102,7 +102,6 @@ class Stream:
         return found
 
     def __enter__(self) -> Stream:
-        _pool_of(self.gpu)  # notes the device's own stream before another is put in its place
         self._before.append(self.gpu.set_stream(self.cuda_stream))
         return self
 

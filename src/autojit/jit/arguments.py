@@ -160,6 +160,7 @@ def _number_leaf(trace: Trace, leaf: float | np.generic) -> ArgumentLeaf:
     known = number_class(leaf)
     dtype = dtype_of_numpy(leaf.dtype) if isinstance(leaf, np.generic) else float64 if known.kind is float else int64
     value = trace.builder.input(TensorType((), dtype))
+    trace.number_inputs.add(value)
     cell = trace.known[value] = np.array(leaf, dtype.numpy)
     number: Any = TracedNumber(trace, wrap_value(value), known.kind, known.span)
     if isinstance(leaf, np.generic):

@@ -52,6 +52,7 @@ from autojit.jit.memory_budget import Measured, check_budget, measured, warn_if_
 from autojit.jit.methods import Methods, distributed, found_by_name
 from autojit.jit.native import NativeStep, linked, why_not_native
 from autojit.jit.native_calls import NativeCalls
+from autojit.jit.number_guards import broken_number
 from autojit.jit.numpy_arrays import OfNumPy
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
@@ -287,7 +288,10 @@ class JitFunction:
         for node in branch:
             is_same = bool(call.path) and node.capture is call.path[-1].capture  # else it has read more
             reason = None if is_same else broken_guard(node.capture.guards)
-            reason = reason or node.capture.broken_size(call.sizes) or node.failure(call.leaves)
+            reason = reason or node.capture.broken_size(call.sizes)
+            if reason is None and (broken := broken_number(node.capture, call.leaves)):
+                reason = str(broken)
+            reason = reason or node.failure(call.leaves)
             if reason is None:
                 return (node.overlaps.check(call.leaves) if isinstance(node, CompiledStep) else None) or node
             self.counts.note(reason)

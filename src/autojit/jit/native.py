@@ -22,6 +22,7 @@ from autojit.jit.exact_numbers import raise_or_refuse
 from autojit.jit.guards import Guard, stand_ins
 from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.native_arguments import arguments_of, identities_of
+from autojit.jit.number_guards import broken_number
 from autojit.jit.pytree import flatten
 from autojit.jit.recorded_results import RecordedResults, can_be_recorded
 from autojit.jit.spent_results import SpentNode
@@ -83,7 +84,8 @@ class NativeStep:
         self.replaced = [g for g in step.effects.gradients.all if not g.is_stable and g.lent_before is None]
         self.recorded = RecordedResults(step) if step.call is not None else None
         has_own = self.is_nested or self.listed or self.views or self.replaced or self.strided or self.firsts
-        is_exact, is_plain = step.trace.asks_exact, step.results.is_plain
+        is_exact = step.trace.asks_exact or bool(step.trace.number_guards)
+        is_plain = step.results.is_plain
         self.is_layered = bool(has_own or self.recorded or step.twins or is_exact or not is_plain or config.check)
         self.guard_places: dict[int, int] = {}
         self.grad_places: dict[int, GradResult] = {}
@@ -127,6 +129,7 @@ class NativeStep:
 
     def _layered(self, *args: object, **kwargs: object) -> Any:
         found: Any
+        capture = self.step.capture
         for guard in self.listed:
             if not guard.holds():
                 return self.slow(*args, **kwargs)
@@ -135,7 +138,7 @@ class NativeStep:
             if tree != self.step.capture.argument_tree:
                 return self.slow(*args, **kwargs)
             given = leaves if not self.strided else self._packed(leaves)
-            if given is None or self._shares_state(leaves):
+            if given is None or self._shares_state(leaves) or broken_number(capture, leaves):
                 found = REFUSED
             elif self.is_nested:
                 found = self._enter(*given)
@@ -144,10 +147,11 @@ class NativeStep:
                 found = self._enter(*given[:count], **dict(zip(kwargs, given[count:], strict=True)))
         else:
             leaves = [*args, *kwargs.values()] if kwargs else args  # type: ignore[assignment]
-            found = REFUSED if self._shares_state(leaves) else self._enter(*args, **kwargs)
+            is_other = self._shares_state(leaves) or bool(broken_number(capture, leaves))
+            found = REFUSED if is_other else self._enter(*args, **kwargs)
         if found is REFUSED:
             return self.slow(*args, **kwargs)
-        results, capture = self.step.results, self.step.capture
+        results = self.step.results
         if self.recorded is not None:
             found = self.recorded.of(found, leaves)
         elif results.is_plain:

@@ -2,7 +2,8 @@
 
 A number is baked in at first. The second value of a float opens it, the fifth of an int: ints are often choices
 (an axis, a count of layers), and a step that knows them is faster. An int that counts, by one more than in a call that
-was the same otherwise, is open from then on (the position of a cache), unless Python decides on it. Ints that a step
+was the same otherwise, is open from then on (the position of a cache), unless Python decides on it together with a
+tensor. What it decides on numbers alone guards the capture (`number_guards.py`). Ints that a step
 computes have 64 bits: what may not fit, by the known ranges of the numbers it is made of, Python computes
 (`exact_numbers.py`). What a function takes the digits of (``range(n)``) cannot stay open: it is fixed again, with the
 reason, and every value gets its own step.
@@ -11,12 +12,14 @@ reason, and every value gets its own step.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from autojit.core.dtypes import bool_
+from autojit.core.source import SourceLocation
 from autojit.ir.graph import Value
 from autojit.jit.number_ranges import ANY, INT64, POSITIVE, SMALL, Range
 from autojit.jit.pytree import TreeSpec
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from autojit.jit.step import Capture
 
 FIXED = "numbers were fixed"  # how the reason begins for which numbers do not stay open
+MOST_WAYS = 16  # captures for what Python decides on a number, until each of its values gets its own
 INTS_BEFORE = 4  # values of an int argument that get steps of their own, until it counts as changing
 
 
@@ -50,6 +54,10 @@ class NumberClass(NamedTuple):
     least: int = INT64_LEAST  # of the number's 64 bits, as the entry point looks at them
     most: int = INT64_MOST
     of_type: type = float
+
+    def takes(self, leaf: object) -> bool:
+        """Whether a value is of this class."""
+        return type(leaf) is self.of_type and number_kind(leaf) is not None and number_class(leaf) == self
 
     @property
     def is_native(self) -> bool:
@@ -86,6 +94,7 @@ class OpenNumbers:
         self._fixed: set[tuple[TreeSpec, int]] = set()
         self._counting: set[tuple[TreeSpec, int]] = set()  # open because they count
         self._chosen: set[tuple[TreeSpec, int]] = set()  # counting ones on which Python decides: like other ints
+        self._ways: Counter[tuple[TreeSpec, int]] = Counter()  # captures made for the way that decisions on them went
 
     def of(self, tree: TreeSpec) -> Collection[int]:
         """The leaves that are open in arguments of this structure."""
@@ -93,7 +102,7 @@ class OpenNumbers:
 
     def clear(self) -> None:
         """Forget them: the function has other arguments now."""
-        for kept in (self._open, self._fixed, self._counting, self._chosen):
+        for kept in (self._open, self._fixed, self._counting, self._chosen, self._ways):
             kept.clear()
 
     def notice(self, known: Iterable[tuple[Any, ...]], new: tuple[Any, ...], leaves: Sequence[Any]) -> bool:
@@ -118,6 +127,10 @@ class OpenNumbers:
     def give_up(self, tree: TreeSpec, capture: Capture, note: Callable[[str], None]) -> bool:
         """Fix the numbers again whose digits a capture has taken; whether there are any."""
         taken, chosen = _taken(capture)
+        for k, source in _decided(capture).items():
+            self._ways[tree, k] += 1
+            if self._ways[tree, k] > MOST_WAYS:
+                taken[k] = f"Python decides on them in more than {MOST_WAYS} ways at {source}"
         counting = {k for k in chosen if (tree, k) in self._counting} - taken.keys()
         if taken or counting:
             self._open[tree] = frozenset(self.of(tree)) - taken.keys() - counting
@@ -150,6 +163,12 @@ def _is_baked(part: object, kind: type) -> bool:
 
 def _is_changing(kind: type, values: Collection[Any]) -> bool:
     return len(values) > (1 if kind is float else INTS_BEFORE)
+
+
+def _decided(capture: Capture) -> dict[int, SourceLocation]:
+    """The open numbers that Python decides on without asking anything else, and where."""
+    places = {leaf.value: k for k, leaf in enumerate(capture.arguments) if leaf.kind == "number"}
+    return {places[value]: guard.source for guard in capture.trace.number_guards for value in guard.inputs}
 
 
 def _taken(capture: Capture) -> tuple[dict[int, str], dict[int, str]]:

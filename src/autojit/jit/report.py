@@ -157,6 +157,7 @@ def _headline(step: CompiledStep) -> str:
 
 def _decided(step: CompiledStep) -> list[str]:
     lines = [f"  split      {s.value.type} == {s.outcome!s:.40} at {s.source}" for s in step.trace.splits]
+    lines += [f"  decided    {g.outcome} of numbers at {g.source}" for g in step.trace.number_guards]
     return lines + [f"  sizes      {guard} at {source}" for guard, source in step.trace.size_guards]
 
 

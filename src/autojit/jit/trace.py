@@ -36,6 +36,7 @@ from autojit.jit.assigned_options import TraceOptions
 from autojit.jit.caught_errors import may_raise, raise_where_caught
 from autojit.jit.exact_numbers import TraceExact
 from autojit.jit.failed_calls import may_change
+from autojit.jit.number_guards import TraceNumbers
 from autojit.jit.number_ranges import ANY, range_of_dtype
 from autojit.jit.outcomes import BeginsAgain, Turned
 from autojit.jit.taken_arrays import TraceTaken
@@ -57,15 +58,14 @@ from autojit.tensor.tensor import Tensor, array_type, storage_of, wrap_value
 
 class Trace(
     TraceSizes, TraceOrders, TraceArguments, TraceOptions, TraceMemory, TraceTexts, TracePasses, TraceTaken, TraceExact,
-    TraceAgain,
+    TraceAgain, TraceNumbers,
 ):  # fmt: skip
     """What ``tensor`` talks to while a step is captured (``tensor.trace.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
     For the others see ``TraceSizes``; layouts, ``TraceOrders``; what it is given, ``TraceArguments``; options of
-    optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``; texts, ``TraceTexts``; backward passes,
-    ``TracePasses``; arrays of its tensors, ``TraceTaken``; ints of Python, ``TraceExact``;
-    second runs of checkpoints, ``TraceAgain``.
+    optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``; texts, ``TraceTexts``; backward, ``TracePasses``;
+    its arrays, ``TraceTaken``; ints, ``TraceExact``; checkpoints, ``TraceAgain``; decisions, ``TraceNumbers``.
     """
 
     runs_often = False
@@ -86,6 +86,7 @@ class Trace(
         TraceTaken.__init__(self)
         TraceExact.__init__(self)
         TraceAgain.__init__(self)
+        TraceNumbers.__init__(self)
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
@@ -228,6 +229,8 @@ class Trace(
             for size in sizes:
                 self.size_digits(size)
             return self.evaluate(value)
+        if (decided := self.decided_by_numbers(value)) is not None:
+            return decided
         place = len(self.splits)
         split = Split(value, None, here(), len(self.builder.nodes), self._question(value))
         if place < len(self.forced):

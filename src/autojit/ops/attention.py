@@ -70,6 +70,11 @@ class Attending(Composite, abstract=True):
         return self.is_causal or self.has_mask
 
     @property
+    def skips_keys(self) -> bool:
+        """Whether kernels do not look at some of the scores."""
+        return self.is_causal
+
+    @property
     def draws(self) -> bool:
         """Whether the result depends on random numbers."""
         return self.dropped > 0

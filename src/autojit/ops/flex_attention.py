@@ -68,6 +68,10 @@ class FlexAttending(EqualByText, Attending, abstract=True):
         return bool(self.block)
 
     @property
+    def skips_keys(self) -> bool:
+        return self.has_table
+
+    @property
     def read(self) -> int:
         """How many operands the graph reads."""
         raise NotImplementedError(self.name)

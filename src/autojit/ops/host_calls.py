@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType, bool_
+from autojit.core.dtypes import bool_
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operands, bind, not_differentiable
 from autojit.ops.base import EqualByText, Structured
-from autojit.ops.samples import Samples
 
 __all__ = ["HostCall", "HostFunction"]
 
@@ -85,10 +84,6 @@ class HostCall(EqualByText, Structured):
         size = next(a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
         done = bind(HostCall(self.function, (tuple(batched), *self.maps)), *args)
         return done._literal(True, TensorType((size,), bool_))
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return []  # it needs a function
 
 
 def _call(function: Callable[..., object], arrays: Sequence[Any], maps: Sequence[tuple[bool, ...]]) -> None:

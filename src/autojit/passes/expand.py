@@ -100,7 +100,7 @@ def has_kernels(known: Attending, op: Any, types: Sequence[TensorType]) -> bool:
 def _pays(known: Attending, op: Any, q: TensorType, k: TensorType) -> bool:
     """Whether computing scores twice costs less than keeping them: not where a matrix of them stays in a cache."""
     table = q.shape[-2] * k.shape[-2] * q.dtype.size_bytes
-    kept = table * known.usual_width * (known.causal_gain if op.is_causal else 1)
+    kept = table * known.usual_width * (known.causal_gain if op.skips_keys else 1)
     is_large = kept >= known.least_table_bytes * max(q.shape[-1], known.usual_width)
     return is_large or table * prod(q.shape[:-2]) >= known.least_bytes
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from autojit.codegen.cuda.grid_loops import print_grid
 from autojit.codegen.cuda.machine import CUDA_MACHINE
@@ -19,6 +18,7 @@ from autojit.ir.interpreter import evaluate
 from autojit.schedule.kernels import CopyKernel, LoopKernel, MatmulKernel, StructuredKernel
 from autojit.schedule.schedule import Schedule
 from tests.codegen.cuda.emulated import ORDERS, TARGET, run_grid
+from tests.covering import covering
 from tests.schedule.shown import graph_of, machine, scheduled
 
 Array = np.ndarray[Any, Any]
@@ -104,8 +104,7 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "f64"])
-@pytest.mark.parametrize("name", GRAPHS)
+@covering("name, dtype", GRAPHS, ["f32", "bf16", "f64"], every=2)
 def test_an_epilogue_changes_nothing_but_the_number_of_kernels(name: str, dtype: str) -> None:
     text, donated = GRAPHS[name]
     for number, (m, n, k) in enumerate(SIZES):

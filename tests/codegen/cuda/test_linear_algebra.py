@@ -17,6 +17,7 @@ from autojit.ops.reflections import Geqrf
 from autojit.ops.triangular_factors import LuPivots, LuSquare, PivotOrder
 from tests.codegen.cuda.emulated import ORDERS
 from tests.codegen.cuda.test_structured import computed
+from tests.covering import covering
 
 Array = np.ndarray[Any, Any]
 
@@ -44,8 +45,7 @@ def _agrees(op: Op, *operands: Array) -> None:
             ), (op, one, other)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("shape", SHAPES)
+@covering("shape, dtype", SHAPES, [np.float32, np.float64], every=2)
 def test_factors_and_solutions(shape: tuple[int, ...], dtype: Any, memory: None) -> None:
     generator, n = np.random.default_rng(shape[-1]), shape[-1]
     any_matrix = generator.normal(size=shape).astype(dtype)

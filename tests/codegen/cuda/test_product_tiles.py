@@ -17,6 +17,7 @@ from autojit.core.dtypes import DType, bfloat16, float16, float32, float64, int8
 from tests.codegen.cuda.emulated import run_grid
 from tests.codegen.cuda.product_kernels import View, draw, product
 from tests.codegen.cuda.test_products import TOLERANCE, error_of
+from tests.covering import covering
 
 Array = np.ndarray[Any, Any]
 
@@ -76,9 +77,9 @@ def _check(target: CudaTarget, dtype: DType, tile: Tile, seed: int) -> None:
         assert error_of(found[-1], a.seen, b.seen, added) <= TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize("number", range(len(LAYOUTS)))
-@pytest.mark.parametrize(("architecture", "dtype"), WAYS, ids=lambda x: str(x).removeprefix("autojit."))
-def test_every_tile_multiplies_any_operands(architecture: str, dtype: DType, number: int) -> None:
+@covering("way, number", WAYS, range(len(LAYOUTS)), every=2)
+def test_every_tile_multiplies_any_operands(way: tuple[str, DType], number: int) -> None:
+    architecture, dtype = way
     target = CudaTarget(architecture, 132)
     tiles = tiles_of(fragment_of(dtype, target, 1000), dtype, 1000)
     if number >= len(tiles):

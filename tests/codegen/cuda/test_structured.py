@@ -20,6 +20,7 @@ from autojit.ops.scattering import IndexPut, IndexUpdate, Scatter, Scattering
 from autojit.ops.sorting import RowOrder, Searchsorted, Sort
 from autojit.schedule.kernels import StructuredKernel
 from tests.codegen.cuda.emulated import ORDERS, TARGET, run_grid
+from tests.covering import covering
 
 Array = np.ndarray[Any, Any]
 
@@ -63,8 +64,7 @@ def _agrees(op: Op, operands: tuple[Array, ...], order: int | None = None) -> No
             assert np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("op_class", OPS, ids=lambda cls: cls.__name__)
+@covering("op_class, dtype", OPS, DTYPES, every=2)
 def test_samples(op_class: type[Op], dtype: DType) -> None:
     for number, (op, operands) in enumerate(op_class.samples(dtype)):
         _agrees(op, operands, ORDERS[number % 2])
@@ -250,11 +250,12 @@ def test_sorts_are_stable_and_know_special_numbers(descending: bool) -> None:
             assert np.array_equal(one, other, equal_nan=True)
 
 
-@pytest.mark.parametrize("dtype", [float32, int64, uint8], ids=str)
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((1,), 0), ((9, 3), 0), ((3, 70, 2), 1), ((2, 1000), 1), ((2, 2100, 2), 1)]
-)
-def test_short_lines_and_those_of_several_blocks(shape: tuple[int, ...], axis: int, dtype: DType, by: None) -> None:
+LINES = [((1,), 0), ((9, 3), 0), ((3, 70, 2), 1), ((2, 1000), 1), ((2, 2100, 2), 1)]
+
+
+@covering("line, dtype", LINES, [float32, uint8, int64], every=2)
+def test_short_lines_and_those_of_several_blocks(line: tuple[tuple[int, ...], int], dtype: DType, by: None) -> None:
+    shape, axis = line
     generator = np.random.default_rng(shape[axis])
     x = np.round(100 * generator.normal(size=shape)).astype(dtype.numpy)
     for op, order in ((Sort(axis, True), ORDERS[1]), (Sort(axis, False, (shape[axis] // 2, shape[axis])), ORDERS[0])):

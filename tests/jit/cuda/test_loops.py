@@ -11,6 +11,7 @@ import pytest
 import autojit as aj
 from autojit import nn
 from autojit.codegen.cuda import unrolled
+from tests.covering import covering
 from tests.emulated import emulated_cuda
 
 F = nn.functional
@@ -95,8 +96,7 @@ def test_a_scan_of_known_length_is_part_of_the_one_graph_of_its_step(
         assert counted["graph_launches"] == 2 * counted["graphs"] <= 2  # none where all of it is one launch
 
 
-@pytest.mark.parametrize("most", [1, 3, 8])
-@pytest.mark.parametrize("program", [recurrent, backwards, nested], ids=lambda f: f.__name__)
+@covering("program, most", [recurrent, backwards, nested], [1, 3, 8], every=3)
 def test_a_scan_too_long_for_one_run_has_the_same_bits(
     program: Callable[..., aj.Tensor], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

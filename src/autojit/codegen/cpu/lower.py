@@ -6,24 +6,23 @@ runner) and list symbolic arguments; ``runtime.plan`` binds them to memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import gcd, prod
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from autojit.codegen.cpu.attention_entries import attention_entries
-from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_PARTIAL_CHUNKS, wanted_chunks
+from autojit.codegen.cpu.chunks import MAX_PARTIAL_CHUNKS
 from autojit.codegen.cpu.kernel_text import KernelText
+from autojit.codegen.cpu.literal_arguments import lifts
 from autojit.codegen.cpu.loops.kernel import print_loops
-from autojit.codegen.cpu.machine import CPU_MACHINE, aligned
+from autojit.codegen.cpu.machine import aligned
 from autojit.codegen.cpu.nested import Kept, nested_entries
 from autojit.codegen.cpu.plan.records import (
-    ContractionWords,
     CopyContext,
     ProductContext,
-    ProductWords,
     SlotSum,
     SumContext,
 )
+from autojit.codegen.cpu.product_words import GEMM_GFLOPS, gemm_scratch, matmul_words, slice_words
 from autojit.codegen.cpu.products import gemm
 from autojit.codegen.cpu.structured.kernels import print_structured
 from autojit.codegen.lowered import (
@@ -48,15 +47,13 @@ from autojit.codegen.lowered import (
     Words,
 )
 from autojit.codegen.lowering_errors import lowering_error
-from autojit.codegen.records import Record
 from autojit.codegen.target import HostTarget
 from autojit.core.config import config
-from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import CompileError
-from autojit.core.sizes import is_symbolic, size_max, size_min, typical
+from autojit.core.sizes import is_symbolic, size_max, typical
 from autojit.ir.graph import Node, Value
 from autojit.ops.scattering import Scattering
-from autojit.schedule.bands import Band, Cut, Slices
+from autojit.schedule.bands import Band, Slices
 from autojit.schedule.batches import Batch
 from autojit.schedule.counts import counted_by, is_counting
 from autojit.schedule.kernels import (
@@ -66,18 +63,11 @@ from autojit.schedule.kernels import (
     MatmulKernel,
     NestedKernel,
     StructuredKernel,
-    joint_batch,
 )
 from autojit.schedule.loops import LoopProgram
 from autojit.schedule.schedule import Schedule
 
-# One thread at middling shapes: 77 and 39 at 64^3, 34 and 23 with ten columns. They only cut work into chunks.
-GEMM_GFLOPS = {float32: 60.0, float64: 30.0}
 COPY_BLOCK_BYTES = 1 << 20  # of one chunk: 40 us at memory's 27 GB/s, above the least work of a chunk
-# Operands are packed again by every chunk; enough for a few threads and for balance. No measurement is recorded.
-MAX_MATMUL_CHUNKS = 12
-ROW_BLOCK_STEP = 48  # a multiple of every micro-kernel's rows
-COLUMN_BLOCK_STEP = 64  # a multiple of every micro-kernel's columns
 
 
 class _Lowering:
@@ -97,6 +87,7 @@ class _Lowering:
         self.shared = shared
         self.gemms, self.called_back, self.reporters = shared.gemms, shared.called_back, shared.reporters
         self.printed: dict[Any, KernelText] = {}
+        self.lifts = lifts(_programs(self.kernels))
         self.kept_loops: dict[int, Kept] = {}
         self.worker_scratch = 0  # per worker, in a band: its kernels run side by side in different slices
 
@@ -179,11 +170,18 @@ class _Lowering:
         self.entries = [*outer, BatchEntry(entries, sum(e.chunks for e in entries), estimate)]
 
     def _loops(self, kernel: LoopKernel, band: Band | None = None) -> list[Entry]:
-        program = kernel.program
+        program, literals = kernel.program, list[Argument]()
+        lift = self.lifts.get(program.form)
+        if lift is not None:
+            program, words = lift.program(program)
+            literals += [Words(one) for one in words]
         slices = None if band is None else band.slices
         text = self._kernel_text(program, slices)
         label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
-        buffers = [_in_band(v, 0, 0, band) for v in (*program.loads, *kernel.writes())]
+        read, written = (
+            [_in_band(v, 0, 0, band) for v in values] for values in (kernel.program.loads, kernel.writes())
+        )
+        buffers = [*read, *literals, *written]
         partials: list[Argument] = []
         if text.partial_bytes:
             chunks = MAX_PARTIAL_CHUNKS if is_symbolic(text.chunks) and band is None else text.chunks
@@ -228,7 +226,7 @@ class _Lowering:
         m, n, k = words.m, words.n, slices.part(words.k)
         slot = aligned(m * n * size)
         scratch = self.worker_scratch
-        body, part = _slice_words(words, k, scratch, slices)
+        body, part = slice_words(words, k, scratch, slices)
         self.gemms.add(dtype.short)
         slots = Scratch(slot * slices.count, per_worker=False)
         a_step, b_step = k * kernel.a.strides[-1] * size, k * kernel.b.strides[-2] * size
@@ -318,6 +316,15 @@ class _Lowering:
             self.entries.append(Entry("@aj_sizes", "", (Recount(counted),), 1, 50.0, "sizes"))
 
 
+def _programs(kernels: Iterable[Kernel | Band | Batch]) -> Iterator[LoopProgram]:
+    """The programs of kernels, also of those in bands."""
+    for kernel in kernels:
+        if isinstance(kernel, LoopKernel):
+            yield kernel.program
+        elif isinstance(kernel, Band):
+            yield from _programs(kernel.kernels)
+
+
 def _in_band(value: Value, offset_bytes: int, step_bytes: int, band: Band | None) -> Argument:
     """A value as an argument: in a band its address moves by ``step_bytes`` a slice, and local values stay in place.
 
@@ -329,98 +336,6 @@ def _in_band(value: Value, offset_bytes: int, step_bytes: int, band: Band | None
         step = step_bytes - band.slice_bytes(value)
         return Sliced(value, band.offsets[value] + offset_bytes, step, is_local=True)
     return Sliced(value, offset_bytes, step_bytes, is_local=False)
-
-
-def _slice_words(words: ProductWords, k: int, scratch: int, slices: Slices) -> tuple[str, Record[int]]:
-    """The body for the product of one slice, ``k`` of the steps or what is left of them, and its words."""
-    if slices.is_even:
-        blocks = {"row_block": words.m, "row_blocks": 1, "col_block": words.n, "col_blocks": 1}
-        return "matmul", words.but(k=k, units=1, units_per_chunk=1, scratch_bytes=scratch, **blocks)
-    strides = {name: getattr(words, name) for name in ("rsa", "csa", "rsb", "csb", "rsc", "csc")}
-    return "contract", ContractionWords(m=words.m, n=words.n, k=words.k, k_block=k, scratch_bytes=scratch, **strides)
-
-
-def gemm_scratch(kernel: Kernel, cut: Cut, slices: Slices) -> int:
-    """Bytes one worker needs for a matrix product of a band."""
-    dtype = kernel.nodes[0].outputs[0].type.dtype
-    if not isinstance(kernel, MatmulKernel) or dtype not in GEMM_GFLOPS:
-        return 0
-    words, _, _ = matmul_words(kernel, None if cut.contracts else slices)
-    m, n, k = words.m, words.n, words.k
-    if cut.contracts:
-        return aligned(gemm.scratch_bytes(dtype, m, n, slices.part(k)))
-    return aligned(gemm.scratch_bytes(dtype, size_min(m, words.row_block), n, k))
-
-
-def matmul_words(kernel: MatmulKernel, slices: Slices | None = None) -> tuple[ProductWords, int, float]:
-    """The words of ``aj_matmul`` (no scratch yet), the number of chunks and the estimated time."""
-    a, b = kernel.node.inputs[:2]
-    *batch, m, k = a.type.shape
-    n = b.type.shape[-1]
-    count = prod(batch)
-    dtype = a.type.dtype
-    estimate = 2.0 * typical(m * n * k * count) / GEMM_GFLOPS[dtype] + 200.0 * typical(count)
-    wanted = max(1, min(MAX_MATMUL_CHUNKS, int(estimate / CHUNK_NS)))
-    row_block, row_blocks, col_block, col_blocks, units_per_chunk = m, 1, n, 1, 1
-    if is_symbolic(m * n * k * count) and slices is None:
-        row_block, row_blocks, col_block, col_blocks, units_per_chunk = _symbolic_blocks(m, n, k, count, dtype)
-    elif slices is not None and is_symbolic(m * n * k * count):
-        row_block = slices.part(m) if count == 1 else m
-        row_blocks = -(-m // row_block)
-        units_per_chunk = 1 if count == 1 else slices.part(count)
-    elif slices is not None:
-        row_blocks = max(1, slices.count // gcd(count, slices.count))
-        row_block = m // row_blocks
-        units_per_chunk = count * row_blocks // slices.count
-    elif count >= wanted:
-        units_per_chunk = max(1, -(-count // wanted))
-    elif m >= n:  # cut the longer side: the other operand is packed again by every block
-        row_block, row_blocks = _blocks(m, -(-wanted // max(count, 1)), ROW_BLOCK_STEP)
-    else:
-        col_block, col_blocks = _blocks(n, -(-wanted // max(count, 1)), COLUMN_BLOCK_STEP)
-    units = count * row_blocks * col_blocks
-    (ao, ai), (bo, bi), (co, ci), inner = _batch_strides(kernel, m * n)
-    words = ProductWords(
-        m=m, n=n, k=k,
-        rsa=kernel.a.strides[-2], csa=kernel.a.strides[-1],
-        rsb=kernel.b.strides[-2], csb=kernel.b.strides[-1],
-        rsc=n, csc=1, accumulate=int(kernel.init is not None),
-        row_block=row_block, row_blocks=row_blocks,
-        units_per_chunk=units_per_chunk, units=units, inner_batch=inner,
-        a_outer=ao, a_inner=ai, b_outer=bo, b_inner=bi, c_outer=co, c_inner=ci,
-        scratch_bytes=0, col_block=col_block, col_blocks=col_blocks,
-    )  # fmt: skip
-    chunks = -(-units // units_per_chunk) if units else 0
-    return words, chunks, estimate
-
-
-def _symbolic_blocks(m: int, n: int, k: int, count: int, dtype: DType) -> tuple[int, int, int, int, int]:
-    """(row block, row blocks, column block, column blocks, units per chunk) by the rules of fixed sizes."""
-    picoseconds = 2 * m * n * k * count * 1000 // round(GEMM_GFLOPS[dtype]) + 200_000 * count
-    wanted = wanted_chunks(0.0, picoseconds, MAX_MATMUL_CHUNKS)
-    units_per_chunk = -(-count // wanted) if count != 1 else 1
-    share = wanted if count == 1 else -(-wanted // size_max(count, 1))
-    by_rows = int(m >= n) if not is_symbolic(m - n) else size_min(1, m // size_max(n, 1))  # the longer side, 1 or 0
-    row_block, row_blocks = _blocks(m, share, ROW_BLOCK_STEP)
-    col_block, col_blocks = _blocks(n, share, COLUMN_BLOCK_STEP)
-    rows = m + by_rows * (row_block - m), 1 + by_rows * (row_blocks - 1)
-    columns = col_block + by_rows * (n - col_block), col_blocks + by_rows * (1 - col_blocks)
-    return *rows, *columns, units_per_chunk
-
-
-def _blocks(extent: int, wanted: int, step: int) -> tuple[int, int]:
-    """(size, number) of about ``wanted`` blocks whose size is a multiple of ``step``."""
-    share = -(-extent // wanted)
-    size = size_max(size_min(extent, -(-share // step) * step), 1)
-    return size, -(-extent // size)
-
-
-def _batch_strides(kernel: MatmulKernel, matrix: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], int]:
-    """(outer, inner) batch strides of a, b, c and the inner batch extent."""
-    axes = joint_batch((kernel.a, kernel.b), kernel.node.inputs[0].type.shape)
-    assert len(axes) <= CPU_MACHINE.product_batch_axes, "operands with more batch axes have storage of their own"
-    (_, (ao, bo)), (inner, (ai, bi)) = [(1, (0, 0)), (1, (0, 0)), *axes][-2:]
-    return (ao, ai), (bo, bi), (matrix * inner, matrix), inner
 
 
 def _members(kernel: Kernel | Band | Batch) -> Sequence[Kernel]:

@@ -40,7 +40,8 @@ CPU_MACHINE = Machine(
         most_width=None,
         # Forward and backward of two heads on one thread, over the time of products and loops. 64 elements: 0.85 at
         # 2,048 keys (16 MiB a matrix), 0.91 at 1,024, 1.15 at 512; 128 elements: 1.09 at 1,024. Causal, 64 elements:
-        # 0.46 at 2,048, 0.57 at 1,024, 0.78 at 512, 0.85 at 400, 1.08 at 256.
+        # 0.46 at 2,048, 0.57 at 1,024, 0.78 at 512, 0.85 at 400, 1.08 at 256. By a table of blocks (flex_attention, 8
+        # heads): causal 0.79 at 768, 0.86 at 512, 0.91 at 384, 1.3 at 256; documents 0.48, 0.61, 0.77, 1.3.
         least_table_bytes=3 << 20,
         usual_width=64,
         causal_gain=8,

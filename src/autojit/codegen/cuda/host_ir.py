@@ -40,6 +40,9 @@ from autojit.core.once import once
 
 _ASK = Signature("aj_ask", "ptr channel, ptr record, i64 what, i64 number", "i64")
 _USE = Signature("aj_use_device", "ptr channel, ptr record", "i64")
+_PRESENT = Signature("aj_present_stream", "ptr channel", "ptr")
+_OF_THREAD = Signature("pthread_getspecific", "i32 key", "ptr")
+_HOME = -1  # `runtime.gpu.present_streams.HOME`: the thread uses the device's own stream
 COPY_WITHIN = Signature("aj_copy_within", "ptr context, i64 target, i64 source")
 _MEMORY_TYPE = 2  # CUpointer_attribute
 _INVALID_VALUE = 1  # CUresult: the driver does not know the address
@@ -79,6 +82,7 @@ def host_ir() -> str:
     module = ModuleText()
     NativeFunction.define(module, _ASK, _write_ask, linkage="internal", attributes="noinline")
     NativeFunction.define(module, _USE, _write_use, linkage="internal", attributes="noinline")
+    NativeFunction.define(module, _PRESENT, _write_present, linkage="internal", attributes="noinline")
     NativeFunction.define(module, body("aj_device"), _write_device, attributes="")
     NativeFunction.define(module, body("aj_copy_in"), _write_copy_in, attributes="")
     NativeFunction.define(module, body("aj_copy_out"), _write_copy_out, attributes="")
@@ -110,6 +114,19 @@ def _write_use(f: NativeFunction) -> None:
     calls.do(DriverCalls.set_context, context)
     f.ret(0)
     calls.finish(1)
+
+
+def _write_present(f: NativeFunction) -> None:
+    """``aj_present_stream``: the stream of this thread."""
+    (channel,) = f.parameters
+    home = f.get(channel, Channel.home_stream)
+    table = f.call(_OF_THREAD, f.convert("trunc", f.get(channel, Channel.stream_key), "i64", "i32"))
+    f.return_when(f.is_zero(table, "ptr"), home)
+    place = f.get(channel, Channel.stream_place)
+    f.return_when(f.test("uge", place, f.load("i64", table)), home)
+    word = f.load("i64", f.element(table, "i64", place))
+    f.return_when(f.test("eq", word, _HOME), home)
+    f.ret(f.convert("inttoptr", word, "i64", "ptr"))
 
 
 class _Calls:
@@ -220,7 +237,7 @@ def _gather_numbers(f: NativeFunction, run: str) -> None:
 
 def _stream(f: NativeFunction, calls: _Calls, run: str) -> str:
     """The stream of the run; another one than that of the run before, whose memory it has, waits for that."""
-    stream = f.load("ptr", f.get(calls.channel, Channel.stream))
+    stream = f.call(_PRESENT, calls.channel)
     number, last = f.convert("ptrtoint", stream, "ptr"), f.get(run, Run.last_stream)
     with f.when(f.test("ne", number, last)):
         mark = f.get(run, Run.mark)
@@ -304,7 +321,7 @@ class _Transfer(_Calls):
         channel = f.get(record, TransferWords.channel)
         f.return_when(f.is_set(f.call(_USE, channel, record)))
         super().__init__(f, channel, record)
-        self.stream = f.load("ptr", f.get(channel, Channel.stream))
+        self.stream = f.call(_PRESENT, channel)
         self.bytes = f.get(record, TransferWords.bytes)
 
     def wait(self) -> None:

@@ -40,7 +40,9 @@ class Channel(Record[int]):
 
     calls: Pointer
     context: Pointer  # of the driver, which is made the thread's; 0 where there is none
-    stream: Pointer  # the address of the word that holds the stream
+    home_stream: Pointer  # of threads that have chosen no other
+    stream_key: Word  # what the system is asked with for the table of a thread's streams
+    stream_place: Word  # the device's word in it; the first is the number of words
     error: Pointer  # the step's error words
     ask: Pointer  # a Python function, called with the record that asks, what for, and a number
     is_answered: Word  # 1 when that function has come to its end

@@ -18,7 +18,7 @@ from autojit.nn.attention.masks import and_masks as and_masks
 from autojit.nn.attention.masks import create_block_mask as create_block_mask
 from autojit.nn.attention.masks import create_mask as create_mask
 from autojit.nn.attention.masks import or_masks as or_masks
-from autojit.nn.attention.score_functions import ScoreMod, modified_scores, places
+from autojit.nn.attention.score_functions import ScoreMod, as_tensor, modified_scores, places
 from autojit.nn.attention.score_functions import noop_mask as noop_mask
 from autojit.tensor import Tensor
 
@@ -219,8 +219,10 @@ def _attended(
     is_seen = None if block_mask is None else block_mask.at_places()
 
     def modified(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        found = score if score_mod is None else score_mod(score, b, h, i, j).to(wide)
-        return found if is_seen is None else aj.where(is_seen(b, h, i, j), found, float("-inf"))
+        found = score if score_mod is None else as_tensor("score_mod", score_mod(score, b, h, i, j)).to(wide)
+        if is_seen is None:
+            return found
+        return aj.where(as_tensor("mask_mod", is_seen(b, h, i, j)), found, float("-inf"))
 
     if not wanted.max_scores:
         table = None if block_mask is None else block_mask.to_dense().ne(0)

@@ -46,6 +46,20 @@ def places(extents: tuple[Any, Any, Any, Any], device: Any) -> Numbers:
     return b, h, q, k
 
 
+def as_tensor(what: str, found: Any) -> Tensor:
+    """What a function of one place returned.
+
+    Raises:
+        ValueError: it is no tensor.
+    """
+    if not isinstance(found, Tensor):
+        raise ValueError(
+            f"flex_attention: `{what}` must only return Tensors, got type {type(found)}. "
+            "Make a tensor of the number: score * 0 + number, or kv_idx >= 0"
+        )
+    return found
+
+
 def mask_of_all(mask_mod: MaskMod, numbers: Numbers) -> Tensor:
     """A mask function at all places."""
     function: Callable[..., Any] = mask_mod

@@ -22,6 +22,7 @@ from autojit.core.once import once
 from autojit.ir.graph import Node
 from autojit.runtime.callbacks import kept_address
 from autojit.runtime.failures import Failures
+from autojit.runtime.gpu import present_streams
 from autojit.runtime.gpu.devices import CudaDevice, settings
 from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.results import is_fault, result_text
@@ -112,7 +113,9 @@ class DeviceChannel:
             Channel(
                 calls=self._calls.address,
                 context=context,
-                stream=device.stream_address,
+                home_stream=device.home_stream,
+                stream_key=present_streams.key(),
+                stream_place=device.stream_place,
                 error=failures.address,
                 ask=kept_address(_asking(weakref.ref(self)), self._keep),
                 is_answered=0,

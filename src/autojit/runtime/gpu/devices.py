@@ -15,12 +15,11 @@ from __future__ import annotations
 import os
 import re
 
-import numpy as np
-
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core.errors import ArgumentError, DeviceError
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.records import record
+from autojit.runtime.gpu import present_streams
 from autojit.runtime.gpu.driver import DeviceProperties, Driver
 from autojit.runtime.gpu.libcuda import LibCuda
 from autojit.runtime.gpu.library import installed_library, library
@@ -104,23 +103,25 @@ class CudaDevice:
         self.memory = DeviceMemory(driver, number)
         self.kernels = LoadedKernels(driver, number, self.target, self.properties.architecture)
         driver.use(number)
-        self._words = np.array([driver.make_stream()], np.int64)
+        self.home_stream = driver.make_stream()
+        self.stream_place = present_streams.new_place()
+        self._has_others = False  # some thread has used another stream: until then none is asked for its own
 
     @property
     def stream(self) -> int:
-        """The queue that work is put in."""
-        return int(self._words[0])
+        """The queue that this thread puts work in; native code reads it at every call."""
+        if not self._has_others:
+            return self.home_stream
+        found = present_streams.present(self.stream_place)
+        return self.home_stream if found == present_streams.HOME else found
 
     def set_stream(self, stream: int) -> int:
-        """Put work in another queue from now on; the one before."""
+        """Put this thread's work in another queue from now on; the one before."""
         before = self.stream
-        self._words[0] = stream
+        if stream != before:
+            self._has_others = True
+            present_streams.set_present(self.stream_place, stream)
         return before
-
-    @property
-    def stream_address(self) -> int:
-        """The address of the word that holds `stream`, which native code reads at every call."""
-        return int(self._words.ctypes.data)
 
     def use(self) -> None:
         """Let the driver's calls of this thread be for this device."""

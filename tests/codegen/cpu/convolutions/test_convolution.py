@@ -14,6 +14,7 @@ from autojit.codegen.target import host_target
 from autojit.compiler import compile
 from autojit.ir import Graph, parse_graph
 from tests.codegen.agreement import check_compiled
+from tests.covering import covering
 
 # (x, w, y, stride, padding, dilation, groups)
 SHAPES: dict[str, tuple[Any, ...]] = {
@@ -58,13 +59,12 @@ SHAPES: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@covering("shape, dtype", SHAPES, ["f32", "f64"], every=2)
 def test_all_three_convolutions_are_native(shape: str, dtype: str, rng: Any) -> None:
     check(SHAPES[shape], dtype, rng)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@covering("shape", SHAPES, every=2)
 def test_every_size_of_registers_gives_the_same(shape: str, rng: Any) -> None:
     """Tiles are cut for a machine; an element is the same sum in all of them."""
     graph, arrays = program(SHAPES[shape], "f32", rng)

@@ -40,7 +40,7 @@ class _ForwardPrinter(AttentionKernel):
 
     def _block(self, first: str, rows: str) -> None:
         stop = self.least(self.add(first, rows), self.keys) if self.op.is_causal else str(self.keys)
-        if self.starts_empty:
+        if self.job.skips:  # the first tile may be skipped: then there is something before each
             self._begin_empty(first, rows)
         with self.loop(0, stop, self.job.tile, stem="tile") as tile:
             columns = self.least(self.sub(stop, tile), self.job.tile)
@@ -48,11 +48,6 @@ class _ForwardPrinter(AttentionKernel):
                 self._tile(first, rows, tile, columns)
         with self.loop(0, rows, stem="query") as row:
             self._finish(first, row)
-
-    @property
-    def starts_empty(self) -> bool:
-        """Whether the first tile may be skipped: then there is something before each."""
-        return self.function is not None and self.function.op.has_table
 
     def _begin_empty(self, first: str, rows: str) -> None:
         """Queries have seen nothing."""
@@ -67,7 +62,7 @@ class _ForwardPrinter(AttentionKernel):
         k, stride, step = self.part("k", tile)
         products = (rows, columns, self.number(self.key_width))
         self.multiply(products, self.part("q", first), (k, step, stride), self.table(0), 0)
-        is_later = "true" if self.starts_empty else self.test("ne", tile, 0)
+        is_later = "true" if self.job.skips else self.test("ne", tile, 0)
         with self.loop(0, rows, stem="query") as row:
             self._weights(first, row, tile, columns, is_later)
         y = self.result("y", (self.queries, self.value_width), first)
