@@ -32,6 +32,7 @@ from math import prod
 from pathlib import Path
 
 from autojit.codegen.cuda.grid_plan import BUSY_THREADS
+from autojit.codegen.cuda.register_limits import told_registers
 from tests.ptxas import ARCHITECTURES, MOST_AT_ONCE, Assembled, assemble, ptxas
 from tools.ptx_accesses import WIDEST, global_bytes, wide_share
 
@@ -194,10 +195,14 @@ def assembled(texts: Sequence[str], architecture: str) -> dict[str, Assembled]:
 
 
 def facts_for(kernels: Sequence[Kernel], architecture: str) -> Iterator[Facts]:
-    """The kernels with what is known of them."""
+    """The kernels with what is known of them: as the runtime takes them, told their registers where they spill."""
     known = assembled([kernel.ptx for kernel in kernels], architecture)
+    told = {text: told_registers(text) for text, found in known.items() if found.spilled_bytes + found.stack_bytes}
+    better = assembled(list(told.values()), architecture)
     for kernel in kernels:
-        yield Facts(kernel, known[kernel.ptx])
+        found = known[kernel.ptx]
+        other = better[told[kernel.ptx]] if kernel.ptx in told else found
+        yield Facts(kernel, other if other.stack_bytes < found.stack_bytes else found)
 
 
 def _moved(judged: Sequence[Facts]) -> tuple[Counter[str], Counter[str]]:

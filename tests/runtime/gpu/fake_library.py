@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 from autojit.runtime.gpu.libcuda import SIGNATURES
@@ -30,6 +31,8 @@ class FakeLibrary:
         self.calls: list[str] = []
         self.failing: dict[str, int] = {}  # function -> what it reports instead
         self.blocks: dict[int, Any] = {}
+        self.modules: dict[int, bytes] = {}  # code by number
+        self.spilled_bytes: Callable[[bytes], int] = lambda code: 0
         self.launches: list[
             tuple[int, tuple[int, ...], int]
         ] = []  # function, blocks and threads, address of parameters
@@ -146,9 +149,17 @@ class FakeLibrary:
 
     def do_cuModuleLoadData(self, module: Any, code: bytes) -> None:
         module[0] = self.number()
+        self.modules[module[0]] = code
+
+    def do_cuModuleUnload(self, module: int) -> None:
+        del self.modules[module]
 
     def do_cuModuleGetFunction(self, function: Any, module: int, name: bytes) -> None:
         function[0] = module
+
+    def do_cuFuncGetAttribute(self, value: Any, which: int, function: int) -> None:
+        assert which == 3
+        value[0] = self.spilled_bytes(self.modules[function])
 
     def do_cuLaunchKernel(self, function: int, *rest: Any) -> None:
         self.launches.append((function, tuple(rest[:4]), rest[8]))

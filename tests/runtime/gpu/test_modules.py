@@ -65,6 +65,19 @@ def test_threads_share_one_compilation() -> None:
     assert library.calls.count("cuModuleLoadData") == 1
 
 
+@pytest.mark.parametrize("most", ["", ' "nvvm.maxnreg"="40"'])
+@pytest.mark.parametrize("helps", [True, False])
+def test_a_kernel_that_spills_is_told_the_registers_that_it_may_have(helps: bool, most: str) -> None:
+    """By itself the driver's compiler spills a few rather than to let fewer threads be at work."""
+    library = FakeLibrary()
+    library.spilled_bytes = lambda code: 8 * (not helps or b".maxnreg 168" not in code)
+    text = TEXT.format(9).replace("%p) {", f'%p) "nvvm.maxntid"="128"{most} {{')
+    (function,) = kernels_of(library).functions([text])
+    assert list(library.modules) == [function]
+    assert (b".maxnreg 168" in library.modules[function]) == (helps and not most)
+    assert b".maxntid 128" in library.modules[function]
+
+
 def test_a_kernel_that_the_driver_rejects_is_an_error_every_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -201,6 +201,9 @@ class Driver(Protocol):
     def function(self, module: int, name: str) -> int:
         """A kernel of a module."""
 
+    def local_bytes(self, function: int) -> int:
+        """The memory that a thread of a kernel has beside its registers: what was spilled of these, and arrays."""
+
     def launch(self, function: int, blocks: tuple[int, int, int], threads: int, parameters: int, stream: int) -> None:
         """Queue a kernel; ``parameters`` is the address of the words that hold the addresses of its arguments."""
 

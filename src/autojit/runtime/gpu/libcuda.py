@@ -54,6 +54,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuModuleLoadData": (_OUT, c_char_p),
     "cuModuleUnload": (c_void_p,),
     "cuModuleGetFunction": (_OUT, c_void_p, c_char_p),
+    "cuFuncGetAttribute": (_INT_OUT, c_int, c_void_p),
     "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p),
     "cuLaunchCooperativeKernel": (c_void_p, *[c_uint] * 7, c_void_p, c_void_p),
     "cuStreamCreate": (_OUT, c_uint),
@@ -82,6 +83,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 _PROCESSORS, _MAJOR, _MINOR, _SHARED_BYTES = 16, 75, 76, 97  # CUdevice_attribute
+_LOCAL_BYTES = 3  # CUfunction_attribute
 _LOG, _LOG_BYTES = 5, 6  # CUjit_option: of errors
 _PTX = 1  # CUjitInputType
 _NON_BLOCKING_STREAM, _EVENT_WITHOUT_TIME = 1, 2
@@ -126,6 +128,12 @@ class LibCuda:
         found = c_void_p()
         self.call("cuModuleGetFunction", byref(found), module, name.encode())
         return found.value or 0
+
+    def local_bytes(self, function: int) -> int:
+        """See `Driver`."""
+        found = c_int(0)
+        self.call("cuFuncGetAttribute", byref(found), _LOCAL_BYTES, function)
+        return found.value
 
     def _function(self, name: str) -> Any:
         found = self._functions.get(name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from autojit.codegen.cuda.register_limits import told_registers
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core.config import config
 from autojit.runtime.background import on_all_cores
@@ -56,16 +57,32 @@ class LoadedKernels:
     def _loaded(self, texts: Sequence[str], pass_levels: Mapping[str, int]) -> list[int]:
         driver = self._driver
         ptx = self.ptx(texts)
-        codes = [self._assembled(text) for text in ptx] if driver.is_emulated else self._all_assembled(ptx)
+        codes = [*map(self._code, ptx)] if driver.is_emulated else on_all_cores(self._code, ptx, "assembling")
         driver.use(self._number)
-        return [driver.function(driver.load(code), ENTRY) for code in codes]
+        return [self._function(text, code) for text, code in zip(ptx, codes, strict=True)]
 
-    def _all_assembled(self, ptx: Sequence[str]) -> list[bytes]:
-        def code(text: str) -> bytes:
-            key = key_of("machine code", text, str(self._driver.version), self._architecture)
-            return default_cache().blob(key, lambda: self._assembled(text))
+    def _function(self, ptx: str, code: bytes) -> int:
+        """The kernel; where registers were spilled, of the text that says how many a thread may have."""
+        driver = self._driver
+        module = driver.load(code)
+        function = driver.function(module, ENTRY)
+        spilled = driver.local_bytes(function)
+        told = told_registers(ptx) if spilled else ptx
+        if told == ptx:
+            return function
+        other = driver.load(self._code(told))
+        found = driver.function(other, ENTRY)
+        if driver.local_bytes(found) < spilled:
+            driver.unload(module)
+            return found
+        driver.unload(other)
+        return function
 
-        return on_all_cores(code, ptx, "assembling")
+    def _code(self, ptx: str) -> bytes:
+        if self._driver.is_emulated:
+            return self._assembled(ptx)
+        key = key_of("machine code", ptx, str(self._driver.version), self._architecture)
+        return default_cache().blob(key, lambda: self._assembled(ptx))
 
     def _assembled(self, ptx: str) -> bytes:
         self._driver.use(self._number)  # in a thread that helps, too

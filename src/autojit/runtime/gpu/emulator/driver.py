@@ -229,6 +229,10 @@ class EmulatedDriver(StreamCalls, GraphCalls):
         self._functions[number] = (module, found)
         return number
 
+    def local_bytes(self, function: int) -> int:
+        """None: lanes have as many registers as their text names."""
+        return 0
+
     def name(self, function: int) -> str:
         """A kernel's name."""
         return self._functions[function][1].name
