@@ -409,7 +409,7 @@ def graph_case(seed: int) -> tuple[Graph, list[NDArray[Any]]]:
 
 FINE = {
     "autojit.codegen.cpu.chunks": {"CHUNK_NS": 40.0, "INNER_ALIGN": 16, "SUM_BLOCK": 16},
-    "autojit.codegen.cpu.lower": {"CHUNK_NS": 40.0},
+    "autojit.codegen.cpu.product_words": {"CHUNK_NS": 40.0},
     "autojit.codegen.cpu.loops.kernel": {"SUM_BLOCK": 16},
 }
 FINE_BANDS = {"least_bytes": 1, "slice_bytes": 256, "least_slices": 2}

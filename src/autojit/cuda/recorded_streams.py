@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ class _Waiting:
     """Memory that is given back when marks in queues are reached."""
 
     def __init__(self) -> None:
-        self.entries: list[tuple[CudaDevice, int, object]] = []  # whose mark, the mark, the memory
+        # Whose mark, the mark, the memory. Finalisers and other threads add to it at any instant.
+        self.entries: deque[tuple[CudaDevice, int, object]] = deque()
 
     def add(self, gpu: CudaDevice, stream: int, memory: object) -> None:
         """Nobody refers to memory any more but work that is in a queue now."""
@@ -30,14 +32,16 @@ class _Waiting:
 
     def release(self) -> None:
         """Give back what no queue needs any more."""
-        kept = []
-        for gpu, event, memory in self.entries:
+        for _ in range(len(self.entries)):
+            try:
+                gpu, event, memory = self.entries.popleft()
+            except IndexError:  # somebody else looks at the last one
+                return
             gpu.use()
             if gpu.driver.is_reached(event):
                 gpu.driver.destroy_event(event)
             else:
-                kept.append((gpu, event, memory))
-        self.entries = kept
+                self.entries.append((gpu, event, memory))
 
 
 _waiting = _Waiting()
