@@ -33,13 +33,16 @@ def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
     positive = channels * channels + 0.5
     return {
         "class_losses": ((1, 0.1, "sum"), [x, classes]),
+        "ctc_frame": ((-1e30,), [x, y, x > 0, row.unsqueeze(1) > 0]),
         "diag_embed": ((1, -2, -1), [x[0]]),
         "distances": ((3.0,), [x[:, :3], y[:, 3:6]]),
         "distances_by_products": ((), [x, y]),
+        "gru_gates": ((), [x[:, :60], y[:, 20:], x[:, 60:]]),
         "inner_product": ((), [x.reshape(-1), y.reshape(-1)]),
         "kron": ((), [x[:9, :8], y[:9, :8]]),
         "log_softmax_cotangent": ((1, False), [x.log_softmax(1), y]),
         "logsumexp": (((1,), False), [x]),
+        "lstm_gates": ((), [x, y, x[:, :20] * 2]),
         "nansum": (((0,), True), [x]),
         "norm": ((3.0, (1,), False), [x]),
         "normalized": (((1,), 1e-5, True, True), [x, row, row * 2]),
@@ -60,6 +63,7 @@ def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
     }
 
 
+RESULTS = {"normalized_with_moments": 3, "lstm_gates": 2}  # of the composites that have several
 WITHOUT_DERIVATIVES = {"bits_like", "normal_like", "one_hot", "uniform_like"}
 
 
@@ -70,7 +74,7 @@ def test_every_composite_has_a_case() -> None:
 @pytest.mark.parametrize("name", sorted(cases()))
 def test_one_node_has_the_value_and_derivatives_of_the_parts(name: str) -> None:
     options, given = cases()[name]
-    results = 3 if name == "normalized_with_moments" else 1
+    results = RESULTS.get(name, 1)
 
     def derivatives(function: Any) -> list[Any]:
         leaves = [x.clone().requires_grad_() if x.is_floating_point() else x for x in given]
@@ -126,7 +130,7 @@ OTHER_OPTIONS: list[tuple[str, tuple[Any, ...]]] = [
 def test_a_composite_masks_where_its_parts_do() -> None:
     chosen = {name: case for name, case in cases().items() if name not in WITHOUT_DERIVATIVES}
     for name, options in [*((name, options) for name, (options, _) in chosen.items()), *OTHER_OPTIONS]:
-        results = 3 if name == "normalized_with_moments" else 1
+        results = RESULTS.get(name, 1)
         op = FusedArrays(name, options, None, (), results)
         parts = masking_ops(op.graph_of([type_of(t) for t in chosen[name][1]]))
         assert op.masks_cotangents == bool(parts), (name, options, parts)

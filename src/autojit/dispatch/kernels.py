@@ -212,6 +212,15 @@ def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: st
     return found
 
 
+def is_one_step(*operands: Tensor) -> bool:
+    """Whether `in_one_step` computes a composite of such operands as one op: in eager mode, of plain alike tensors."""
+    kind = operands[0].dtype
+    for t in operands:
+        if type(t) is not Tensor or (t.dtype is not kind and t.dtype.kind == "float"):
+            return False
+    return type(operands[0]._array) is np.ndarray and kind.kind == "float" and _are_at_hand(operands)
+
+
 def by_parts(op: Op, x: Tensor, compute: Callable[[Tensor], Tensor], node: str) -> Tensor:
     """What several ops compute for ``op``, which keeps the shape, where it does not compute it itself."""
     if _would_be_at_hand([x]) and type_of(x).ndim:

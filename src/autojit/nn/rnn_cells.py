@@ -12,6 +12,7 @@ from typing import Any
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.dispatch.kernels import in_one_step, is_one_step
 from autojit.nn import functional as F
 from autojit.nn import init
 from autojit.nn.declared_layer import DeclaredLayer
@@ -31,16 +32,23 @@ def lstm_step(
     gates_x: Tensor, h: Tensor, c: Tensor, weight_hh: Tensor, bias_hh: Tensor | None, weight_hr: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """One step with gates input, forget, cell, output; ``weight_hr`` projects the hidden state."""
-    i, f, g, o = (gates_x + F.linear(h, weight_hh, bias_hh)).chunk(4, -1)
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    h = o.sigmoid() * c.tanh()
+    gates_h = F.linear(h, weight_hh, bias_hh)
+    if is_one_step(gates_x, gates_h, c):
+        h, c = in_one_step("lstm_gates", (), gates_x, gates_h, c, node="MulBackward0", results=2)
+    else:
+        i, f, g, o = (gates_x + gates_h).chunk(4, -1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
     return (h if weight_hr is None else F.linear(h, weight_hr)), c
 
 
 def gru_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | None) -> Tensor:
     """One step with gates reset, update, new."""
+    gates_h = F.linear(h, weight_hh, bias_hh)
+    if is_one_step(gates_x, gates_h, h):
+        return in_one_step("gru_gates", (), gates_x, gates_h, h, node="AddBackward0")
     r_x, z_x, n_x = gates_x.chunk(3, -1)
-    r_h, z_h, n_h = F.linear(h, weight_hh, bias_hh).chunk(3, -1)
+    r_h, z_h, n_h = gates_h.chunk(3, -1)
     r = (r_x + r_h).sigmoid()
     z = (z_x + z_h).sigmoid()
     n = (n_x + r * n_h).tanh()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError
+from autojit.dispatch.kernels import in_one_step, is_one_step
 from autojit.dispatch.requirements import require
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.refused_dtypes import refuses
@@ -135,11 +136,21 @@ def _log_likelihood(log_probs: Tensor, rows: Tensor, steps: Tensor, labels: Tens
     barrier = emitted.detach().new_full((batch, 2), _IMPOSSIBLE)
     may_skip = (extended != blank) & (extended != aj.cat([extended.new_full((batch, 2), blank), extended], 1)[:, :-2])
     alpha = aj.where(states < 2, emitted[0], _IMPOSSIBLE)
+    if is_one_step(alpha, emitted, may_skip):
+        each, inside = emitted.unbind(0), (steps > aj.arange(frames, device=steps.device).unsqueeze(1)).unsqueeze(2)
+        for frame in range(1, frames):
+            alpha = in_one_step("ctc_frame", (_IMPOSSIBLE,), alpha, each[frame], may_skip, inside[frame])
+        return _at_end(alpha, steps, labels)
     for frame in range(1, frames):
         by_one = aj.cat([barrier[:, :1], alpha], 1)[:, :-1]
         by_two = aj.where(may_skip, aj.cat([barrier, alpha], 1)[:, :-2], _IMPOSSIBLE)
         reached = aj.stack([alpha, by_one, by_two], 0).logsumexp(0) + emitted[frame]
         alpha = aj.where((steps > frame).unsqueeze(1), reached.clamp(min=_IMPOSSIBLE), alpha)
+    return _at_end(alpha, steps, labels)
+
+
+def _at_end(alpha: Tensor, steps: Tensor, labels: Tensor) -> Tensor:
+    """The logarithm of the probability to be at a sequence's last label or the blank after it, of ``alpha`` there."""
     end = (2 * labels).unsqueeze(1)
     last = alpha.gather(1, end).squeeze(1)
     before = alpha.gather(1, (end - 1).clamp(min=0)).squeeze(1)

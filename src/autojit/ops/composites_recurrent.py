@@ -1,0 +1,56 @@
+"""What one round of a recurrence does between matrix products: the gates of recurrent networks, one frame of CTC.
+
+Eager mode goes through as many of them as a sequence is long; as one op each, a round is one node of the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autojit.ir.op import O
+from autojit.ops.composites_reduction import logsumexp
+from autojit.ops.elementwise_arithmetic import add, mul, sub, where
+from autojit.ops.elementwise_exponential import sigmoid
+from autojit.ops.elementwise_selection import clamp_min
+from autojit.ops.elementwise_trigonometric import tanh
+from autojit.ops.joining import stack
+from autojit.ops.shape import pad, slice_axis
+
+__all__ = ["ctc_frame", "gru_gates", "lstm_gates"]
+
+
+def _pieces(x: O, count: int) -> Sequence[O]:
+    """Equal pieces of the last axis."""
+    width = x.spec.shape[-1] // count
+    return [slice_axis(x, -1, k * width, (k + 1) * width) for k in range(count)]
+
+
+def lstm_gates(gates_x: O, gates_h: O, c: O) -> tuple[O, O]:
+    """(h', c') of the gates input, forget, cell, output, f[..., 4 n], and the cells' state ``c``, f[..., n]."""
+    i, f, g, o = _pieces(add(gates_x, gates_h), 4)
+    new: O = add(mul(sigmoid(f), c), mul(sigmoid(i), tanh(g)))
+    return mul(sigmoid(o), tanh(new)), new
+
+
+def gru_gates(gates_x: O, gates_h: O, h: O) -> O:
+    """h' of the gates reset, update, new, f[..., 3 n], and the state ``h``, f[..., n]."""
+    (r_x, z_x, n_x), (r_h, z_h, n_h) = _pieces(gates_x, 3), _pieces(gates_h, 3)
+    r, z = sigmoid(add(r_x, r_h)), sigmoid(add(z_x, z_h))
+    n: O = tanh(add(n_x, mul(r, n_h)))
+    return add(n, mul(z, sub(h, n)))
+
+
+def ctc_frame(alpha: O, emitted: O, may_skip: O, is_inside: O, impossible: float) -> O:
+    """The next forward variable of CTC, f[batch, states]: from a state, the one before it or the one before that.
+
+    Args:
+        emitted: the frame's logarithms of probabilities, by state.
+        may_skip: states, bool[batch, states], that may follow the second before them.
+        is_inside: sequences, bool[batch, 1], that the frame belongs to; others keep their variable.
+        impossible: the logarithm that stands for probability 0.
+    """
+    states, later = alpha.spec.shape[1], pad(alpha, (0, 2), (0, 0), impossible)
+    by_one, two = slice_axis(later, 1, 1, states + 1), slice_axis(later, 1, 0, states)
+    by_two = where(may_skip, two, impossible)
+    reached = add(logsumexp(stack((alpha, by_one, by_two), 0), 0), emitted)
+    return where(is_inside, clamp_min(reached, impossible), alpha)
