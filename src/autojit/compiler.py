@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import partial
 
 from autojit.backend import Backend, backend_of
 from autojit.codegen.lowered import LoweredStep
@@ -104,7 +103,10 @@ def _compiled(
     backend.begin(product_dtypes(optimized, machine))
     times.append(time.perf_counter())
     late_interrupts.poll()
-    scheduled = partial(schedule, machine=machine, donated=donated, lasting=kept, forms=options.forms)
+
+    def scheduled(graph: Graph) -> Schedule:
+        return schedule(graph, machine, donated, kept, options.forms)
+
     plan = scheduled(optimized)
     if options.memory_budget is not None:
         optimized, plan = within_budget(optimized, plan, options.memory_budget, scheduled)

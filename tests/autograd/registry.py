@@ -11,7 +11,7 @@ import autojit as aj
 from autojit.core.device import default_device, with_index
 from autojit.dispatch.dispatch import apply
 from autojit.ir import Op
-from tests.elsewhere import op_on
+from autojit.ir.placed import op_on
 
 Sample = tuple[str, Op, tuple[Any, ...]]
 

@@ -17,7 +17,7 @@ from autojit.compiler import Compiled, compile
 from autojit.core.device import CPU, default_device, space_at, with_index
 from autojit.core.device_array import host_copy
 from autojit.ir import Graph, evaluate
-from tests.elsewhere import graph_on
+from autojit.ir.placed import graph_on
 
 Arrays = Sequence[NDArray[Any]]
 

@@ -12,6 +12,7 @@ from autojit.core.errors import DeviceError
 from autojit.core.types import TensorType
 from autojit.ir import Graph, GraphBuilder, Op, evaluate, parse_graph, verify
 from autojit.ir.builder import Tracer
+from autojit.ir.placed import op_on
 from autojit.ops import sources
 from autojit.ops.base import Elementwise
 from autojit.ops.control_flow import Cond
@@ -19,7 +20,6 @@ from autojit.ops.graph_op import as_tuple
 from autojit.ops.while_sweeps import WhileLoop
 from autojit.transforms.adjoint import adjoint
 from autojit.transforms.jvp import jvp
-from tests.elsewhere import op_on
 from tests.on_cpu import optimize
 from tests.ops.laws import type_of
 

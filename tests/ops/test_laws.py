@@ -59,4 +59,4 @@ def test_eigenvalues_and_what_no_phase_changes_of_their_vectors_are_differentiat
 
 def test_every_op_has_samples() -> None:
     lacking = [name for name, op in Op.registry.items() if op.__module__.startswith("autojit.ops.") and op not in OPS]
-    assert lacking == []
+    assert lacking == ["host_call"]  # calls what a user has written

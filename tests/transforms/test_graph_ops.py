@@ -70,7 +70,10 @@ def cases() -> dict[str, Case]:
 
 
 CASES = cases()
-REFORMED = {"attention_adjoint"}  # the pass writes the weights as the op in front does, to share them
+REFORMED = {
+    "attention_adjoint",
+    "flex_attention_adjoint",
+}  # the pass writes the weights as the op in front does, to share them
 UNREAD = ("graph_call", "compiled_call", "batched_call", "restrided")  # native code, and what stands in no user's text
 EVERY = pytest.mark.parametrize("name", CASES)
 

@@ -21,6 +21,7 @@ from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.inline import inline, live
 from autojit.ir.op import Ndarray, O, Operands, bind_all
+from autojit.ir.placed import graph_on
 from autojit.ops.attention import Attending, adjoint_of_one, least_score
 from autojit.ops.base import EqualByText, tangent_sum
 from autojit.ops.composites_activation import softmax
@@ -86,7 +87,8 @@ class FlexAttending(EqualByText, Attending, abstract=True):
 
     def check(self, types: Sequence[TensorType]) -> TensorType:
         found = super().check(types)
-        q, expected = types[0], [v.type for v in self.graph.inputs]
+        q = types[0]
+        expected = [v.type.on(q.device) for v in self.graph.inputs]
         if found.dtype is not expected[0].dtype:
             raise DTypeError(f"{self.name}: the function takes other scores", {"q": q, "expected": expected[0]})
         if prod(q.shape[:-2]) % self.heads:
@@ -105,6 +107,8 @@ class FlexAttending(EqualByText, Attending, abstract=True):
 
     def modified(self, graph: Graph, q: O, k: O, tables: Sequence[O], captured: Sequence[O]) -> list[O]:
         """What a graph of one place gives at all places, for tables like the scores in its first and last inputs."""
+        if graph.inputs[0].type.device != q.spec.device:
+            graph = graph_on(graph, q.spec.device)
         shape = tables[0].spec.shape
         extents = (prod(shape[:-2]) // self.heads, self.heads, *shape[-2:])
         flags = [v in (graph.inputs[0], *graph.inputs[NUMBERS + len(captured) :]) for v in graph.inputs]

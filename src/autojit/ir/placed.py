@@ -1,10 +1,10 @@
-"""Ops and graphs whose values are on another device than those of the samples, which are on the CPU."""
+"""Ops and graphs as they are where their values are on another device."""
 
 from __future__ import annotations
 
 from autojit.core.device import Device
-from autojit.ir import Graph, Op
-from autojit.ir.graph import Node, Value
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.op import Op
 
 
 def op_on(op: Op, place: Device) -> Op:
