@@ -120,6 +120,15 @@ def test_memory_is_told_before_the_first_call() -> None:
     assert step.memory(aj.ones(7, 3))["result_bytes"] == 4
 
 
+def test_memory_of_a_step_for_all_sizes_is_that_of_the_arguments_asked_for() -> None:
+    step = aj.jit(lambda x: ((x @ x.mT).exp() @ x).sum(0))
+    for rows in (3, 40, 5, 50):
+        told = step.memory(aj.ones(rows, 4))
+        step(aj.ones(rows, 4))
+        assert told == step.memory()
+    assert step.stats()["captures"] == 2
+
+
 def test_what_runs_line_by_line_has_no_memory_to_tell() -> None:
     w, seen = aj.ones(3, requires_grad=True), []
 

@@ -235,7 +235,7 @@ class JitFunction:
 
     def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Ran | ToCompare:
         if self.is_measured:
-            raise Measured(memory_of(step))
+            raise Measured(memory_of(step, arrays))
         if self.comparison is not None and self.comparison.is_wanted(step):
             return ToCompare(self.comparison)
         result = call.run(step, arrays)
@@ -339,7 +339,7 @@ class JitFunction:
         step = made[-1]
         assert isinstance(step, CompiledStep)
         self.newest = step
-        warn_if_missed(self, step)
+        warn_if_missed(self, step, capture.arrays(call.leaves))
         self.counts.add(made, traced - start, time.perf_counter() - traced)
         return step.overlaps.check(call.leaves) or made[0]  # the step is right for other arguments at least
 

@@ -33,10 +33,10 @@ def check_budget(budget: object) -> None:
         raise ValueError(f"jit: memory_budget must be None or a number of bytes, 1 or more, not {budget!r}")
 
 
-def warn_if_missed(owner: JitFunction, step: CompiledStep) -> None:
-    """Tell the user of a step that takes more than it may."""
+def warn_if_missed(owner: JitFunction, step: CompiledStep, arrays: Sequence[Any]) -> None:
+    """Tell the user of a step that takes more than it may, for the call that it was captured for."""
     budget = owner.memory_budget
-    taken = 0 if budget is None else memory_of(step)["arena_bytes"]
+    taken = 0 if budget is None else memory_of(step, arrays)["arena_bytes"]
     if budget is not None and taken > budget:
         told = f"memory_budget={budget}: temporaries of {owner.name} take {taken} bytes at least"
         owner.counts.note(told)

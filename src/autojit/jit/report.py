@@ -69,9 +69,12 @@ def _device_counts(parts: Sequence[Compiled]) -> dict[str, int]:
     }
 
 
-def memory_of(step: CompiledStep) -> dict[str, int]:
-    """What ``memory()`` gives."""
+def memory_of(step: CompiledStep, arrays: Sequence[Any] | None = None) -> dict[str, int]:
+    """What ``memory()`` gives: for the sizes of these arguments, or those of the last run."""
     sizes = step.segment.sizes()
+    if arrays is not None:
+        executable = step.segment.executable
+        sizes.update(zip(executable.symbols, executable.sizes_of([a.shape for a in arrays]), strict=True))
     return {
         "arena_bytes": evaluate(step.compiled.schedule.memory.peak_bytes, sizes),
         "scratch_bytes": evaluate(step.compiled.lowered.scratch_bytes(max(get_num_threads(), 1)), sizes),

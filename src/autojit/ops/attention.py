@@ -64,6 +64,32 @@ class Attending(Composite, abstract=True):
 
     reads_operands: ClassVar[bool] = False
 
+    def adjoint(self, is_masked: bool) -> Attending:
+        """The op of the derivative of the values by q, k and v; of the ops that have one."""
+        raise NotImplementedError(self.name)
+
+    def bars(self, primals: Operands, result: Any, y_bar: Any, learns: Sequence[bool]) -> Sequence[Any]:
+        """Cotangents of operands that learn: of values by the `adjoint` for q, k and v, the rest by the composite."""
+        found: list[Any] = []
+        is_masked = masking.is_on
+
+        def of_values(k: int) -> Any:
+            if not found:
+                found.extend(bind_all(self.adjoint(is_masked), *primals, *result, y_bar[0]))
+            return found[k]
+
+        def pulled_by(output: int, k: int) -> Any:
+            given, types = [*primals, y_bar[output]], [x.spec for x in primals]
+            return self.through(given, types, adjoint_of_one, output, (k,), masking.is_on)[0]
+
+        def bar(k: int) -> Any:
+            total = None
+            if y_bar[0] is not None:
+                total = of_values(k) if k < 3 else pulled_by(0, k)
+            return total if y_bar[1] is None else tangent_sum(total, pulled_by(1, k))
+
+        return [partial(bar, k) if learns[k] else None for k in range(len(primals))]
+
     @property
     def masks_cotangents(self) -> bool:
         """Whether some weights are 0 whatever their scores are."""
@@ -166,27 +192,11 @@ class Attention(Attending):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         """Of the values by one op for q, k and v; by the mask, and of the sums, from the composite."""
-        op = AttentionAdjoint(self.scale, self.is_causal, self.has_mask, self.dropped, masking.is_on)
-        found: list[Any] = []
+        return self.bars(primals, result, y_bar, [True] * (3 + self.has_mask) + [False] * self.draws)
 
-        def of_values(k: int) -> Any:
-            if not found:
-                found.extend(bind_all(op, *primals, *result, y_bar[0]))
-            return found[k]
-
-        def bar(k: int) -> Any:
-            total = None
-            if y_bar[0] is not None:
-                total = of_values(k) if k < 3 else self.pulled_by(0, k, primals, y_bar[0])
-            return total if y_bar[1] is None else tangent_sum(total, self.pulled_by(1, k, primals, y_bar[1]))
-
-        bars = [partial(bar, k) for k in range(3 + self.has_mask)]
-        return [*bars, *[None] * self.draws]
-
-    def pulled_by(self, output: int, k: int, primals: Operands, y_bar: Any) -> Any:
-        """The cotangent of operand ``k`` from that of one result, by the composite."""
-        types = [x.spec for x in primals]
-        return self.through([*primals, y_bar], types, adjoint_of_one, output, (k,), masking.is_on)[0]
+    def adjoint(self, is_masked: bool) -> AttentionAdjoint:
+        """The op of the derivative by q, k and v."""
+        return AttentionAdjoint(self.scale, self.is_causal, self.has_mask, self.dropped, is_masked)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

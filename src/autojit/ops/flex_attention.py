@@ -8,7 +8,6 @@ that gives the cotangent of a score besides. Both are composites, with these gra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from math import inf, prod
 from typing import Any, ClassVar
 
@@ -20,13 +19,12 @@ from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.inline import inline, live
-from autojit.ir.op import Ndarray, O, Operands, bind_all
+from autojit.ir.op import Ndarray, O, Operands
 from autojit.ir.placed import graph_on
-from autojit.ops.attention import Attending, adjoint_of_one, least_score
-from autojit.ops.base import EqualByText, tangent_sum
+from autojit.ops.attention import Attending, least_score
+from autojit.ops.base import EqualByText
 from autojit.ops.composites_activation import softmax
 from autojit.ops.composites_reduction import logsumexp
-from autojit.ops.cotangent_masks import masking
 from autojit.ops.elementwise_arithmetic import ADD, MUL, WHERE, mul, sub, where
 from autojit.ops.elementwise_exponential import exp
 from autojit.ops.elementwise_logic import lt, ne
@@ -153,21 +151,7 @@ class FlexAttention(FlexAttending):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         """Of the values by one op for q, k and v; by what the graph reads, and of the sums, from the composite."""
-        found: list[Any] = []
-
-        def of_values(k: int) -> Any:
-            if not found:
-                found.extend(bind_all(self.adjoint(masking.is_on), *primals, *result, y_bar[0]))
-            return found[k]
-
-        def bar(k: int) -> Any:
-            total = None
-            if y_bar[0] is not None:
-                total = of_values(k) if k < 3 else self.pulled_by(0, k, primals, y_bar[0])
-            return total if y_bar[1] is None else tangent_sum(total, self.pulled_by(1, k, primals, y_bar[1]))
-
-        learns = [x.spec.dtype.is_differentiable for x in primals]
-        return [partial(bar, k) if learns[k] else None for k in range(len(primals))]
+        return self.bars(primals, result, y_bar, [x.spec.dtype.is_differentiable for x in primals])
 
     def adjoint(self, is_masked: bool) -> FlexAttentionAdjoint:
         """The op of the derivative by q, k and v."""
@@ -178,11 +162,6 @@ class FlexAttention(FlexAttending):
         slope = renamed.get(pulled.outputs[0], pulled.outputs[0])
         joint = Graph(given, (*self.graph.nodes, *nodes), (*self.graph.outputs, slope))
         return FlexAttentionAdjoint(self.scale, False, False, 0.0, joint, self.heads, self.block, is_masked)
-
-    def pulled_by(self, output: int, k: int, primals: Operands, y_bar: Any) -> Any:
-        """The cotangent of operand ``k`` from that of one result, by the composite."""
-        types = [x.spec for x in primals]
-        return self.through([*primals, y_bar], types, adjoint_of_one, output, (k,), masking.is_on)[0]
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
