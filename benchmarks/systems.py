@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.workloads.jax_optimizers import jax_state, jax_update
+from benchmarks.workloads.jax_optimizers import jax_state, jax_training
 from benchmarks.workloads.problem import (
     Check,
     Function,
@@ -190,14 +190,7 @@ def jax_step(jax: Namespace, problem: Problem) -> Step:
         args = tuple(map(jax.numpy.array, problem.args))
         return Step(partial(jax.jit(problem.function), *args), problem.check, jax.block_until_ready)
     args = tuple(map(jax.numpy.array, problem.args))
-    value_and_grad = jax.value_and_grad(problem.loss)
-    update = jax_update(jax, problem.optimizer)
-
-    def step(state: Any, *args: Any) -> Any:
-        loss, gradients = value_and_grad(state[0], *args)
-        return update(state, gradients), loss
-
-    run = jax.jit(step, donate_argnums=(0,))
+    run = jax.jit(jax_training(jax, problem.loss, problem.optimizer), donate_argnums=(0,))
     state = jax_state(jax, problem.parameters, problem.optimizer)
 
     def call() -> Any:

@@ -39,3 +39,14 @@ def jax_update(jax: Namespace, optimizer: Optimizer) -> Callable[[Any, Any], Any
         return [moved(p, m, v) for p, m, v in zip(parameters, first, second, strict=True)], first, second, steps
 
     return sgd if optimizer.kind == "SGD" else adam
+
+
+def jax_training(jax: Namespace, loss_of: Callable[..., Any], optimizer: Optimizer) -> Callable[..., Any]:
+    """The step (state, batch) -> (state, loss), where ``loss_of`` takes parameters and the batch."""
+    update = jax_update(jax, optimizer)
+
+    def step(state: Any, *batch: Any) -> Any:
+        loss, gradients = jax.value_and_grad(loss_of)(state[0], *batch)
+        return update(state, gradients), loss
+
+    return step

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.workloads.jax_optimizers import jax_state, jax_update
+from benchmarks.workloads.jax_optimizers import jax_state, jax_training
 from benchmarks.workloads.jax_parts import linear
 from benchmarks.workloads.problem import (
     Array,
@@ -113,14 +113,10 @@ def build_jax() -> Program:
         return -(jnp.take_along_axis(logarithms, actions[:, None], 1)[:, 0] * returns).mean()
 
     def make(compile: Callable[..., Any]) -> Callable[[], Any]:
-        state, update = jax_state(jax, arrays, OPTIMIZER), jax_update(jax, OPTIMIZER)
+        state = jax_state(jax, arrays, OPTIMIZER)
         choose = compile(lambda parameters, state, noise: (policy(parameters, state) + noise).argmax(-1))
 
-        def step(state: Any, *batch: Any) -> Any:
-            loss, gradients = jax.value_and_grad(loss_of)(state[0], *batch)
-            return update(state, gradients), loss
-
-        run = compile(step, donate_argnums=(0,))
+        run = compile(jax_training(jax, loss_of, OPTIMIZER), donate_argnums=(0,))
 
         def call() -> Any:
             nonlocal state
