@@ -38,6 +38,8 @@ def add_options(parser: pytest.Parser) -> None:
 
 def begin(config: pytest.Config) -> None:
     """Let the device be there before autojit is imported, in children too, and heed the exclusions."""
+    if wants_hardware(config):
+        config.pluginmanager.register(LostDevices(config), "lost_devices")
     if config.getoption("--device") != "cuda":
         return
     if not wants_hardware(config):
@@ -49,6 +51,41 @@ def wants_hardware(config: pytest.Config) -> bool:
     """Whether tests with tensors on CUDA are to run on a real device: ``-m gpu``."""
     expression = config.getoption("markexpr") or ""
     return "gpu" in expression.split() and "not gpu" not in expression
+
+
+class LostDevices:
+    """On hardware: a fault takes the device from its process for good, so that the next tests get a new process."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.is_worker = hasattr(config, "workerinput")
+        self.failed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """A worker that ends is replaced; the controller then tells of its last test a second time."""
+        why = _fault() if nodeid in self.failed and not _missing_device() else ""
+        if why and self.is_worker:
+            os._exit(1)
+        if why:
+            pytest.exit(f"the device is lost: {why}; with -n the other tests are run all the same", returncode=1)
+
+
+def _fault() -> str:
+    """What has taken the device from this process; empty if it answers."""
+    from autojit.core.errors import DeviceError
+    from autojit.runtime.gpu.devices import cuda_device
+
+    try:
+        device = cuda_device(0)
+        device.use()
+        device.synchronize()
+    except DeviceError as error:
+        return str(error)
+    return ""
 
 
 @pytest.hookimpl(trylast=True)
@@ -213,7 +250,8 @@ def _missing_device() -> str:
 def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
     """``--device cuda``: what a module of tests makes when it is imported is there, too."""
     is_made = isinstance(collector, pytest.Module) and collector.config.getoption("--device") == "cuda"
-    with tensors_on("cuda") if is_made and not wants_hardware(collector.config) else _nothing():
+    is_missing = is_made and wants_hardware(collector.config) and bool(_missing_device())
+    with tensors_on("cuda") if is_made and not is_missing else _nothing():
         return (yield)
 
 

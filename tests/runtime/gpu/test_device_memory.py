@@ -70,6 +70,21 @@ def test_everything_goes_back_to_the_driver() -> None:
     assert memory.stats().most_allocated == memory.stats().most_reserved == 0
 
 
+@pytest.mark.parametrize("size", [5000, 3 * MIB])
+def test_a_circle_that_is_collected_gives_its_memory_to_the_next_and_to_nobody_else(size: int) -> None:
+    """Compiled steps refer to themselves: the collector finalises all of a circle, also what a finaliser gave away."""
+    library = FakeLibrary()
+    memory = memory_of(library)
+    for _ in range(3):
+        circle: list[object] = [memory.hold(size, 1)]
+        circle.append(circle)
+        del circle
+        gc.collect()
+        assert library.used_bytes == memory.stats().reserved > 0
+        assert memory.stats().allocated == 0
+    assert memory.stats().reserved == (SLAB_BYTES if size < MIB else size)
+
+
 def test_what_is_held_goes_back_with_its_holder() -> None:
     memory = memory_of(FakeLibrary())
     held = memory.hold(5000, 1)

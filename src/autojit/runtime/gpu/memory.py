@@ -132,6 +132,7 @@ class DeviceMemory:
         self.driver = driver
         self.number = number
         self._queues: dict[int, _Queue] = {}
+        self._taken: dict[int, Block] = {}  # by address
         self._lock = new_lock()
         self._reserved_bytes = 0
         self._released: deque[int] = deque()  # bytes given back and not yet counted: finalisers wait for nobody
@@ -143,10 +144,14 @@ class DeviceMemory:
     def take(self, size_bytes: int, stream: int) -> Block:
         """A block of at least so many bytes, for work in a stream; its content is arbitrary.
 
+        It is held here, too: of a circle that Python's collector finds, every object is finalised, and a block that was
+        reached from there alone would be given back to be used again and to the driver at once.
+
         Raises:
             OutOfMemoryError: the device has no more.
         """
         block = self._queue(stream).blocks.take(max(size_bytes, 1))
+        self._taken[block.address] = block
         used_bytes = sum([queue.blocks.used_bytes for queue in tuple(self._queues.values())])
         if used_bytes > self._most_allocated:
             with self._lock:
@@ -155,6 +160,7 @@ class DeviceMemory:
 
     def give_back(self, block: Block) -> None:
         """Let work that is queued from now on in the block's stream have it."""
+        self._taken.pop(block.address, None)
         self._queue(block.stream).blocks.give_back(block)
 
     def hold(self, size_bytes: int, stream: int) -> Held:
