@@ -18,7 +18,7 @@ How to read: `plan_launches` forms groups, `_placed` says who runs what in one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from autojit.codegen.cuda.grid_function import MOST_REGISTERS, WARP
 from autojit.core.records import record
@@ -57,6 +57,7 @@ class PartFacts:
         shared_bytes: of one of its blocks; not 0 if its threads meet, by a barrier that others use as well.
         parameters: by their keys: those with equal ones, other than None, are the same.
         is_open: how many blocks there are, a call knows: the kernel is launched for itself.
+        tells: the host waits for it.
     """
 
     threads: int
@@ -64,6 +65,7 @@ class PartFacts:
     shared_bytes: int
     parameters: tuple[Hashable, ...]
     is_open: bool = False
+    tells: bool = False
 
     @property
     def is_heavy(self) -> bool:
@@ -142,7 +144,12 @@ def alone(facts: Sequence[PartFacts]) -> list[JoinedGrid]:
 
 
 def plan_launches(
-    facts: Sequence[PartFacts], after: Sequence[Sequence[int]], processors: int, most_parts: int = MOST_PARTS
+    facts: Sequence[PartFacts],
+    after: Sequence[Sequence[int]],
+    processors: int,
+    most_parts: int = MOST_PARTS,
+    *,
+    meets: bool = False,
 ) -> list[JoinedGrid]:
     """The launches of a run, in an order that is right.
 
@@ -151,9 +158,11 @@ def plan_launches(
         after: of each, those that it waits for, without those that these wait for.
         processors: of the device.
         most_parts: of a launch.
-
-    Of the two ways to begin, with what is joined or with what is apart, the one of fewer launches.
+        meets: whether blocks of a launch wait for each other, so that there are fewer launches. Of the two ways to
+            begin, with what is joined or with what is apart, then the one of fewer launches.
     """
+    if not meets:
+        return _Rounds(facts, after, processors, most_parts).run()
     ways = [_Grouping(facts, after, processors, most_parts).run(begins_apart=flag) for flag in (False, True)]
     return min(ways, key=len)
 
@@ -185,13 +194,15 @@ class _Grouping:
             self._take(group)
             yield _placed(group, self.facts, self.after, self.processors)
 
-    def _reached(self) -> Iterator[int]:
+    def _reached(self, is_wanted: Callable[[PartFacts], bool] = lambda _: True) -> Iterator[int]:
         """Kernels that join, as many as one launch takes: each waits for earlier launches and for each other only."""
         open_ones, known, words, count = set(self.left), set[Hashable](), 0, 0
         widest, most = 0, MOST_THREADS
         for number in self.left:
             facts = self.facts[number]
-            if not _joins(facts, self.processors) or not open_ones.isdisjoint(self.after[number]):
+            if not (is_wanted(facts) and _joins(facts, self.processors)) or not open_ones.isdisjoint(
+                self.after[number]
+            ):
                 continue
             if max(widest, facts.threads) > min(most, facts.most_threads):
                 continue  # the threads that one needs would leave another too few registers
@@ -205,9 +216,12 @@ class _Grouping:
             yield number
 
     def _apart(self) -> Iterator[JoinedGrid]:
-        """All that is apart and waits for nothing that is left, in launches of those that are alike."""
+        """All that is apart and waits for nothing that is left."""
         ready = [n for n in self.left if not any(k in self.left for k in self.after[n])]
-        ready = [n for n in ready if not _joins(self.facts[n], self.processors)]
+        yield from self._alike([n for n in ready if not _joins(self.facts[n], self.processors)])
+
+    def _alike(self, ready: list[int]) -> Iterator[JoinedGrid]:
+        """Kernels that wait for nothing that is left, side by side in launches of those that are alike."""
         self._take(ready)
         while ready:
             first = self.facts[ready[0]]
@@ -226,6 +240,49 @@ class _Grouping:
     def _take(self, numbers: Iterable[int]) -> None:
         for number in numbers:
             del self.left[number]
+
+
+class _Rounds(_Grouping):
+    """Forms groups in which no block waits for another: chains of one block, and what waits for nothing side by side.
+
+    Kernels that nobody waits for come last, all together: those that update parameters.
+    """
+
+    def run(self, *, begins_apart: bool = False) -> list[JoinedGrid]:
+        found: list[JoinedGrid] = []
+        waited_for = {k for before in self.after for k in before}
+        last = {k for k, facts in enumerate(self.facts) if k not in waited_for and not facts.tells}
+        while self.left:
+            chain = self._chain()
+            if chain:
+                self._take(chain)
+                found.append(_placed(chain, self.facts, self.after, self.processors))
+                continue
+            ready = [n for n in self.left if not any(k in self.left for k in self.after[n])]
+            found += self._alike([n for n in ready if n not in last] or ready)
+        return found
+
+    def _chain(self) -> list[int]:
+        """Kernels of one block that are connected and for the most part wait for each other, as many as are reached."""
+        reached = self._reached(lambda facts: facts.blocks == 1)
+        groups: list[set[int]] = []
+        for number in reached:
+            near = [group for group in groups if not group.isdisjoint(self.after[number])]
+            groups = [group for group in groups if group not in near]
+            groups.append({number}.union(*near))
+        for group in groups:
+            waiting = sum(not group.isdisjoint(self.after[number]) for number in group)
+            if len(group) > 1 and 2 * waiting >= len(group):
+                return sorted(self._told_first(group))
+        return []
+
+    def _told_first(self, group: set[int]) -> set[int]:
+        """Of a chain, what the host waits for with all that this waits for, if there is such."""
+        found = {number for number in group if self.facts[number].tells}
+        for number in sorted(group, reverse=True) if found else ():
+            if number in found:
+                found |= group.intersection(self.after[number])
+        return found or group
 
 
 def _joins(facts: PartFacts, processors: int) -> bool:
