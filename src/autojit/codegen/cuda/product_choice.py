@@ -22,14 +22,14 @@ STEP_CYCLES = 40.0
 """To wait for a part of the operands and for all threads of the block."""
 BLOCK_CYCLES = 4000.0
 """Until the first parts of the operands are there, and until the results are away."""
-MEMORY_BYTES_PER_CYCLE = 12.0
+MEMORY_BYTES_PER_CYCLE = 9.0
 """Of what all processors read or write in memory, each one's share."""
-COMBINE_CYCLES = 1800.0
+COMBINE_CYCLES = 2500.0
 """Another launch, and its first and last access."""
 FRAGMENT_EDGE = 10.0
 """Rows or columns of a warp's tile whose reading from shared memory takes as long as multiplying them."""
 
-AS_GOOD = 1.05
+AS_GOOD = 4 / 3
 """Choices whose estimates differ by no more than this are told apart by the bytes of sums that splits leave in memory.
 
 The estimate is no better than that, and what one kernel moves through the second cache others wait for.
