@@ -34,8 +34,8 @@ class Fragment:
         depth: columns of the left operand.
         neighbours: elements next to each other in depth that one register holds.
         operand: LLVM's type of a register of an operand.
-        rate: products of two elements per cycle of a processor, as `product_choice` takes it: fitted to kernels that were
-            measured on H100 where these were (float32 in parts, bfloat16), else 60 % of what is published.
+        rate: products of two elements per cycle of a processor, as `product_choice` takes it: fitted to kernels that
+            were measured on H100 (float32 in parts, bfloat16), else 60 % of what is published.
     """
 
     intrinsic: str
