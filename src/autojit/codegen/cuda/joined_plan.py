@@ -1,7 +1,8 @@
 """Which kernels of a run share a launch, and which blocks of it run which.
 
 A *joined kernel* runs several kernels, its *parts*. Parts that do not wait for each other run side by side, on blocks
-of their own as long as there are such; a part that waits for another is behind a *barrier*::
+of their own as long as there are such; a part that waits for another is behind a *barrier* of its block or, where
+that is asked for (``meets``), of all blocks::
 
     launch -> phases, all blocks meet in between -> parts -> virtual blocks, several side by side in a block (packs)
 
@@ -13,7 +14,7 @@ side by side in one launch all the same; nobody meets there, so any number of bl
 A part of one block whose predecessors in the phase are all on one block is run by that block, behind a barrier of the
 block's threads alone.
 
-How to read: `plan_launches` forms groups, `_placed` says who runs what in one.
+How to read: `plan_launches` forms groups (`_Rounds`; `_Grouping` where blocks meet), `_placed` says who runs what.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from autojit.codegen.cuda.grid_function import MOST_REGISTERS, WARP
 from autojit.core.records import record
 
-# None of these has been measured: a dependent launch in a graph is known to take about 1.2 us, a barrier of all blocks
-# 0.8 us (both are public figures for recent GPUs), one of a block 0.04 us.
+# Of launches whose blocks meet. On H100 they are slower than graphs of separate kernels (`docs/design/device_runs.md`).
 MOST_THREADS = 512
 """Of a block of a joined kernel: a thread may then have 128 registers."""
 MOST_HEAVY_THREADS = 256
