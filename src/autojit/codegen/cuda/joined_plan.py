@@ -19,7 +19,7 @@ How to read: `plan_launches` forms groups (`_Rounds`; `_Grouping` where blocks m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from autojit.codegen.cuda.grid_function import MOST_REGISTERS, WARP
 from autojit.core.records import record
@@ -188,21 +188,20 @@ class _Grouping:
     def _joined(self) -> Iterator[JoinedGrid]:
         """All that can be done without what is apart."""
         while True:
-            group = list(self._reached())
+            group = list(self._reached(self.left))
             if not group:
                 return
             self._take(group)
             yield _placed(group, self.facts, self.after, self.processors)
 
-    def _reached(self, is_wanted: Callable[[PartFacts], bool] = lambda _: True) -> Iterator[int]:
+    def _reached(self, among: Iterable[int]) -> Iterator[int]:
         """Kernels that join, as many as one launch takes: each waits for earlier launches and for each other only."""
-        open_ones, known, words, count = set(self.left), set[Hashable](), 0, 0
+        taken, known, words, count = set[int](), set[Hashable](), 0, 0
         widest, most = 0, MOST_THREADS
-        for number in self.left:
+        for number in among:
             facts = self.facts[number]
-            if not (is_wanted(facts) and _joins(facts, self.processors)) or not open_ones.isdisjoint(
-                self.after[number]
-            ):
+            waits = any(k in self.left and k not in taken for k in self.after[number])
+            if waits or not _joins(facts, self.processors):
                 continue
             if max(widest, facts.threads) > min(most, facts.most_threads):
                 continue  # the threads that one needs would leave another too few registers
@@ -210,7 +209,7 @@ class _Grouping:
             fresh = [key for key in facts.parameters if key is None or key not in known]
             if count and (count == self.most_parts or words + len(fresh) > MOST_WORDS):
                 return
-            open_ones.remove(number)
+            taken.add(number)
             known.update(fresh)
             words, count = words + len(fresh), count + 1
             yield number
@@ -245,28 +244,56 @@ class _Grouping:
 class _Rounds(_Grouping):
     """Forms groups in which no block waits for another: chains of one block, and what waits for nothing side by side.
 
-    Kernels that nobody waits for come last, all together: those that update parameters.
+    Kernels that nobody waits for come last, all together: those that update parameters. A round looks at kernels that
+    are ready and at what a chain reaches from them, never at all that is left.
     """
+
+    def __init__(
+        self, facts: Sequence[PartFacts], after: Sequence[Sequence[int]], processors: int, most_parts: int
+    ) -> None:
+        super().__init__(facts, after, processors, most_parts)
+        self.followers: list[list[int]] = [[] for _ in facts]
+        for number, before in enumerate(after):
+            for other in before:
+                self.followers[other].append(number)
+        self.missing = [len(before) for before in after]
+        self.ready = {number for number, count in enumerate(self.missing) if not count}
+        self.last = {k for k, f in enumerate(facts) if not self.followers[k] and not f.tells}
 
     def run(self, *, begins_apart: bool = False) -> list[JoinedGrid]:
         found: list[JoinedGrid] = []
-        waited_for = {k for before in self.after for k in before}
-        last = {k for k, facts in enumerate(self.facts) if k not in waited_for and not facts.tells}
         while self.left:
             chain = self._chain()
             if chain:
                 self._take(chain)
                 found.append(_placed(chain, self.facts, self.after, self.processors))
-                continue
-            ready = [n for n in self.left if not any(k in self.left for k in self.after[n])]
-            found += self._alike([n for n in ready if n not in last] or ready)
+            else:
+                found += self._alike(sorted(self.ready - self.last or self.ready))
         return found
+
+    def _take(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            del self.left[number]
+            self.ready.discard(number)
+            for other in self.followers[number]:
+                self.missing[other] -= 1
+                if not self.missing[other]:
+                    self.ready.add(other)
+
+    def _near(self) -> list[int]:
+        """Kernels of one block that are ready, and those behind them with nothing larger between."""
+        waiting = [number for number in self.ready if self.facts[number].blocks == 1]
+        found = set(waiting)
+        while waiting:
+            more = {k for k in self.followers[waiting.pop()] if self.facts[k].blocks == 1} - found
+            found |= more
+            waiting += more
+        return sorted(found)
 
     def _chain(self) -> list[int]:
         """Kernels of one block that are connected and for the most part wait for each other, as many as are reached."""
-        reached = self._reached(lambda facts: facts.blocks == 1)
         groups: list[set[int]] = []
-        for number in reached:
+        for number in self._reached(self._near()):
             near = [group for group in groups if not group.isdisjoint(self.after[number])]
             groups = [group for group in groups if group not in near]
             groups.append({number}.union(*near))
