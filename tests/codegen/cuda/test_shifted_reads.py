@@ -53,6 +53,19 @@ def test_windows_anywhere_are_what_they_were(number: int) -> None:
     check(text, (LARGE, SMALL)[number % 2], LANE_ORDERS[number // 2 % 2])
 
 
+@pytest.mark.parametrize("dtype", ["c64", "c128"])
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_parts_of_complex_windows_are_what_they_were(dtype: str, left: int) -> None:
+    """A lane computes several parts, and reads whole numbers for them."""
+    half, wide = f"f{int(dtype[1:]) // 2}[3, 8]", 8 + left + left % 2
+    check(
+        f"(x: {dtype}[3, {wide}]) {{ "
+        f"s: {dtype}[3, 8] = slice[starts=(0, {left}), stops=(3, {left + 8}), steps=(1, 1)](x); "
+        f"re: {half} = real(s); im: {half} = imag(s); return re, im }}",
+        LARGE,
+    )
+
+
 @pytest.mark.parametrize("wide", [513, 514, 515])
 def test_views_without_a_rim_are_read_in_pieces(wide: int) -> None:
     """Where a row begins in a piece of 16 bytes differs from row to row."""

@@ -116,9 +116,14 @@ class ShiftedReads(GridExpressions):
         return self.sizes[load.buffer] - self.width
 
     def _piece(self, buffer: int, dtype: DType, position: str) -> list[str]:
-        """The elements of one wide access, as they are in memory."""
-        width, kind = self.width, memory_type(dtype)
+        """The elements of one wide access, as they are in memory; vectors have no pairs, so complex numbers' parts."""
+        part = dtype.to_real()
+        width = self.width * (dtype.size_bytes // part.size_bytes)
+        kind = f"<{width} x {memory_type(part)}>"
         address = self.address(self.buffers[buffer], dtype, position)
-        address = self.as_aligned(address, [self.buffers[buffer]], width * dtype.size_bytes)
-        vector = self.load(f"<{width} x {kind}>", address, attributes=f", align {dtype.size_bytes}")
-        return [self.value(f"extractelement <{width} x {kind}> {vector}, i32 {k}") for k in range(width)]
+        address = self.as_aligned(address, [self.buffers[buffer]], self.width * dtype.size_bytes)
+        vector = self.load(kind, address, attributes=f", align {dtype.size_bytes}")
+        found = [Scalar(self.value(f"extractelement {kind} {vector}, i32 {k}"), part) for k in range(width)]
+        if dtype.is_complex:
+            found = [self.emit.paired(*both) for both in zip(found[::2], found[1::2], strict=True)]
+        return [element.text for element in found]

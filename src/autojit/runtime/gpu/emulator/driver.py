@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import struct
 from collections import Counter
 from collections.abc import Callable
 
@@ -269,7 +270,7 @@ class EmulatedDriver(StreamCalls, GraphCalls):
         """The bytes of a launch's arguments, from the address of the words that hold their addresses."""
         _, text = self._functions[function]
         content = bytearray(text.parameter_bytes)
-        words = (ctypes.c_uint64 * len(text.parameters)).from_address(parameters) if text.parameters else ()
+        words = struct.unpack(f"{len(text.parameters)}Q", ctypes.string_at(parameters, 8 * len(text.parameters)))
         for (begin, size), address in zip(text.parameters.values(), words):
             content[begin : begin + size] = ctypes.string_at(self.memory.host_address(address, size), size)
         return bytes(content)

@@ -88,6 +88,7 @@ def run(launch: Launch, memory: EmulatedMemory, footprint: Footprint | None = No
             wave = Wave(launch, blocks, least, memory, chance)
             wave.memory.footprint, wave.memory.order = footprint, order
             wave.run()
+            wave.forget()
 
 
 def _waves(launch: Launch, chance: np.random.Generator | None) -> Iterator[Ndarray]:
@@ -139,7 +140,7 @@ class Wave:
         self.special = SpecialRegisters(launch, self)
         self.at = np.full(self.count, launch.function.first)
         self.state = np.zeros(self.count, "i1")
-        self.registers: dict[int, Ndarray] = {}
+        self.registers = {k: np.zeros(self.count, self.module.registers[k]) for k in self.module.lasting}
         self.memory = LaneMemory(self, memory, dict(launch.variables))
         self._code = _block_functions(launch.module)
         self._returns = np.zeros((0, self.count), "i8")
@@ -149,11 +150,11 @@ class Wave:
         self._is_polled, self._in_vain = False, 0
         self._is_whole = len(numbers) == launch.blocks
         self.touched = np.zeros(self.block_count, "?")
-        self._prepare()
 
-    def _prepare(self) -> None:
-        for register in self.module.lasting:
-            self.registers[register] = np.zeros(self.count, self.module.registers[register])
+    def forget(self) -> None:
+        """It is over. Its parts refer to each other: only the collector would find them, with all registers."""
+        vars(self.memory).clear()
+        vars(self).clear()
 
     def register(self, number: int) -> Ndarray:
         """A register of all lanes."""
