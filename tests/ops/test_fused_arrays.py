@@ -37,11 +37,13 @@ def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
         "diag_embed": ((1, -2, -1), [x[0]]),
         "distances": ((3.0,), [x[:, :3], y[:, 3:6]]),
         "distances_by_products": ((), [x, y]),
+        "gru_cell": ((), [x[:, :60], x[:, 60:], y[:60, :20], row[:60]]),
         "gru_gates": ((), [x[:, :60], y[:, 20:], x[:, 60:]]),
         "inner_product": ((), [x.reshape(-1), y.reshape(-1)]),
         "kron": ((), [x[:9, :8], y[:9, :8]]),
         "log_softmax_cotangent": ((1, False), [x.log_softmax(1), y]),
         "logsumexp": (((1,), False), [x]),
+        "lstm_cell": ((), [x, x[:, :30], x[:, :20] * 2, y[:, :30], row]),
         "lstm_gates": ((), [x, y, x[:, :20] * 2]),
         "nansum": (((0,), True), [x]),
         "norm": ((3.0, (1,), False), [x]),
@@ -51,6 +53,7 @@ def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
         "pad": (((1, 0), (2, 3), 0.5), [x]),
         "pointwise_losses": (("huber", (0.7,), "mean"), [x, y]),
         "prod": (((1,), False), [x]),
+        "rnn_cell": ((True,), [x, x * 0.1, y]),
         "rms_normalized": (((1,), 1e-5, True), [x, row]),
         "shifted_and_scaled": ((1e-5, False, True), [images, channels, positive, channels]),
         "softmax_cotangent": ((1, True), [x.softmax(1), y]),
@@ -63,7 +66,7 @@ def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
     }
 
 
-RESULTS = {"normalized_with_moments": 3, "lstm_gates": 2}  # of the composites that have several
+RESULTS = {"normalized_with_moments": 3, "lstm_cell": 2, "lstm_gates": 2}  # of the composites that have several
 WITHOUT_DERIVATIVES = {"bits_like", "normal_like", "one_hot", "uniform_like"}
 
 
@@ -122,6 +125,7 @@ OTHER_OPTIONS: list[tuple[str, tuple[Any, ...]]] = [
     ("distances", (1.0,)),
     ("softmax_cotangent", (1, False)),
     ("log_softmax_cotangent", (1, True)),
+    ("rnn_cell", (False,)),
     ("pointwise_losses", ("smooth_l1", (0.0,), "mean")),
     ("pointwise_losses", ("logit_loss", (), "sum")),
 ]

@@ -212,13 +212,19 @@ def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: st
     return found
 
 
-def is_one_step(*operands: Tensor) -> bool:
-    """Whether `in_one_step` computes a composite of such operands as one op: in eager mode, of plain alike tensors."""
+def is_one_step(*operands: Tensor, parameters: Sequence[Tensor] = ()) -> bool:
+    """Whether `in_one_step` computes a composite of such operands as one op: in eager mode, of plain alike tensors.
+
+    ``parameters`` are operands whose class the caller has looked at.
+    """
     kind = operands[0].dtype
     for t in operands:
         if type(t) is not Tensor or (t.dtype is not kind and t.dtype.kind == "float"):
             return False
-    return type(operands[0]._array) is np.ndarray and kind.kind == "float" and _are_at_hand(operands)
+    if any([t.dtype is not kind for t in parameters]):  # noqa: C419  (a list is faster than a generator)
+        return False
+    is_plain = type(operands[0]._array) is np.ndarray and kind.kind == "float"
+    return is_plain and _are_at_hand((*operands, *parameters))
 
 
 def by_parts(op: Op, x: Tensor, compute: Callable[[Tensor], Tensor], node: str) -> Tensor:

@@ -12,18 +12,24 @@ from typing import Any
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
-from autojit.dispatch.kernels import in_one_step, is_one_step
+from autojit.dispatch.kernels import LARGE, in_one_step, is_one_step
 from autojit.nn import functional as F
 from autojit.nn import init
 from autojit.nn.declared_layer import DeclaredLayer
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
+from autojit.tensor.state import state as thread
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
 
 def rnn_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | None, nonlinearity: str) -> Tensor:
     """h' = act(gates_x + h W^T + b), ``gates_x`` being the input's part with its bias."""
+    operands = _of_one_step(gates_x, h, weight_hh, bias_hh)
+    if operands:
+        is_tanh = nonlinearity == "tanh"
+        node = "TanhBackward0" if is_tanh else "ReluBackward0"
+        return in_one_step("rnn_cell", (is_tanh,), gates_x, h, *operands, node=node)
     total = gates_x + F.linear(h, weight_hh, bias_hh)
     return total.tanh() if nonlinearity == "tanh" else total.relu()
 
@@ -32,6 +38,10 @@ def lstm_step(
     gates_x: Tensor, h: Tensor, c: Tensor, weight_hh: Tensor, bias_hh: Tensor | None, weight_hr: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """One step with gates input, forget, cell, output; ``weight_hr`` projects the hidden state."""
+    operands = _of_one_step(gates_x, h, weight_hh, bias_hh) if is_one_step(gates_x, c) else None
+    if operands:
+        h, c = in_one_step("lstm_cell", (), gates_x, h, c, *operands, node="MulBackward0", results=2)
+        return (h if weight_hr is None else F.linear(h, weight_hr)), c
     gates_h = F.linear(h, weight_hh, bias_hh)
     if is_one_step(gates_x, gates_h, c):
         h, c = in_one_step("lstm_gates", (), gates_x, gates_h, c, node="MulBackward0", results=2)
@@ -44,6 +54,9 @@ def lstm_step(
 
 def gru_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | None) -> Tensor:
     """One step with gates reset, update, new."""
+    operands = _of_one_step(gates_x, h, weight_hh, bias_hh)
+    if operands:
+        return in_one_step("gru_cell", (), gates_x, h, *operands, node="AddBackward0")
     gates_h = F.linear(h, weight_hh, bias_hh)
     if is_one_step(gates_x, gates_h, h):
         return in_one_step("gru_gates", (), gates_x, gates_h, h, node="AddBackward0")
@@ -53,6 +66,29 @@ def gru_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | No
     z = (z_x + z_h).sigmoid()
     n = (n_x + r * n_h).tanh()
     return n + z * (h - n)
+
+
+def _of_one_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | None) -> tuple[Tensor, ...] | None:
+    """The hidden state's weights if eager mode computes the cell with their product as one op, else None.
+
+    Its derivative computes the product again: only a small one costs less than the nodes that are saved. Gates of
+    large arrays are one kernel, into which a product of any extents does not go.
+    """
+    operands = (weight_hh,) if bias_hh is None else (weight_hh, bias_hh)
+    are_plain = type(weight_hh) in _PLAIN and (bias_hh is None or type(bias_hh) in _PLAIN)
+    if thread.autocast is not None or not are_plain:
+        return None
+    if not is_one_step(gates_x, h, parameters=operands):
+        return None
+    rows, width = weight_hh.shape if weight_hh.ndim == 2 else (0, 0)
+    fits = gates_x.ndim == h.ndim == 2 and h.shape[1] == width and gates_x.shape == (h.shape[0], rows)
+    fits = fits and (bias_hh is None or bias_hh.shape == (rows,))
+    count = h.shape[0] * rows
+    return operands if fits and count < LARGE and count * width <= _SMALL_PRODUCT else None
+
+
+_PLAIN = (Tensor, Parameter)
+_SMALL_PRODUCT = 1 << 19  # multiplications, 20 us of one core: what the nodes of a product, a sum and gates cost
 
 
 class Recurrent(DeclaredLayer):

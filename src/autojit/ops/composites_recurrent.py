@@ -6,17 +6,19 @@ Eager mode goes through as many of them as a sequence is long; as one op each, a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from autojit.ir.op import O
 from autojit.ops.composites_reduction import logsumexp
 from autojit.ops.elementwise_arithmetic import add, mul, sub, where
 from autojit.ops.elementwise_exponential import sigmoid
-from autojit.ops.elementwise_selection import clamp_min
+from autojit.ops.elementwise_selection import clamp_min, relu
 from autojit.ops.elementwise_trigonometric import tanh
 from autojit.ops.joining import stack
-from autojit.ops.shape import pad, slice_axis
+from autojit.ops.matmul import matmul
+from autojit.ops.shape import pad, permute, slice_axis
 
-__all__ = ["ctc_frame", "gru_gates", "lstm_gates"]
+__all__ = ["ctc_frame", "gru_cell", "gru_gates", "lstm_cell", "lstm_gates", "rnn_cell"]
 
 
 def _pieces(x: O, count: int) -> Sequence[O]:
@@ -30,6 +32,29 @@ def lstm_gates(gates_x: O, gates_h: O, c: O) -> tuple[O, O]:
     i, f, g, o = _pieces(add(gates_x, gates_h), 4)
     new: O = add(mul(sigmoid(f), c), mul(sigmoid(i), tanh(g)))
     return mul(sigmoid(o), tanh(new)), new
+
+
+def lstm_cell(gates_x: O, h: O, c: O, weight_hh: O, *bias_hh: O) -> tuple[O, O]:
+    """`lstm_gates` with the hidden state's part: ``weight_hh`` f[4 n, size] times ``h`` f[batch, size], and a bias."""
+    return lstm_gates(gates_x, _hidden_part(h, weight_hh, bias_hh), c)
+
+
+def gru_cell(gates_x: O, h: O, weight_hh: O, *bias_hh: O) -> O:
+    """`gru_gates` in the same way."""
+    return gru_gates(gates_x, _hidden_part(h, weight_hh, bias_hh), h)
+
+
+def rnn_cell(gates_x: O, h: O, weight_hh: O, *rest: Any) -> O:
+    """h' of an Elman network in the same way; the last option is whether the function is tanh, else relu."""
+    *bias_hh, is_tanh = rest
+    total = add(gates_x, _hidden_part(h, weight_hh, bias_hh))
+    new: O = tanh(total) if is_tanh else relu(total)
+    return new
+
+
+def _hidden_part(h: O, weight_hh: O, bias_hh: Sequence[O]) -> O:
+    product: O = matmul(h, permute(weight_hh, (1, 0)))
+    return add(product, bias_hh[0]) if bias_hh else product
 
 
 def gru_gates(gates_x: O, gates_h: O, h: O) -> O:

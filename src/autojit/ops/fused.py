@@ -60,6 +60,8 @@ def zeroes_cotangents(name: str, options: tuple[Any, ...]) -> bool:
         return not (options[0] == 1 or -math.inf < options[0] < 0)
     if name in ("softmax_cotangent", "log_softmax_cotangent"):
         return bool(options[-1])
+    if name == "rnn_cell":
+        return not options[0]
     return name not in _DENSE and (name, *options) != ("smooth_l1", 0)
 
 

@@ -58,7 +58,8 @@ class _Text:
     """The text of a graph's function, and the rules and arrays that it names ``k0``, ``k1``, ..."""
 
     def __init__(self, graph: Graph, choose: Callable[[Op], Rule | None]) -> None:
-        self.constants: list[Any] = [np.asarray, _own, _owners]
+        owners: set[int] = set()  # the memories of what sources give
+        self.constants: list[Any] = [np.asarray, _own, _owners, owners]
         self._choose = choose
         self._names: dict[Value, str] = {}
         self._free: list[str] = []
@@ -66,13 +67,13 @@ class _Text:
         self._lines: list[str] = []
         self._fresh: set[Value] = set()  # results of ufuncs: all of a memory that nothing else has
         self._given = [self._named(v, "a") for v in graph.inputs]
-        self._known: list[str] = []
         self._last = {v: place for place, node in enumerate(graph.nodes) for v in node.inputs}
         kept = set(graph.outputs)
         for place, node in enumerate(graph.nodes):
             if not node.inputs:
-                self._names[node.outputs[0]] = self._constant(np.asarray(node.op.eager()))
-                self._known.append(self._names[node.outputs[0]])
+                given = np.asarray(node.op.eager())
+                owners.add(id(owner_of(given)))
+                self._names[node.outputs[0]] = self._constant(given)
                 continue
             self._lines.append(self._call(node.op, node.inputs, node.outputs))
             for v in {*node.inputs, *node.outputs}:
@@ -116,7 +117,7 @@ class _Text:
         places = []
         unsure = [v for v in outputs if v not in self._fresh or outputs.count(v) > 1]
         if unsure:
-            lines.append(f"taken = k2(({', '.join((*self._given, *self._known))},))")
+            lines.append(f"taken = k2(k3, ({', '.join(self._given)},))")
             # a result that is of a ufunc may be what another is a view of
             lines += [f"taken.add(id({self._names[v]}))" for v in outputs if v not in unsure]
         for v in outputs:
@@ -145,9 +146,15 @@ def _compiled(source: str) -> CodeType:
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "<numpy program>")  # in autojit: no line of a user's
 
 
-def _owners(arrays: Sequence[Any]) -> set[int]:
-    """Which memories arrays that were given are in."""
-    return {id(owner_of(a)) for a in arrays}
+def _owners(known: set[int], arrays: Sequence[Any]) -> set[int]:
+    """Which memories are known, and those that arrays that were given are in."""
+    found = known.copy()
+    for array in arrays:
+        owner = array
+        while type(owner.base) is np.ndarray:
+            owner = owner.base
+        found.add(id(owner))
+    return found
 
 
 def _own(found: Ndarray, taken: set[int]) -> Ndarray:
