@@ -152,7 +152,7 @@ class Wave:
         self.touched = np.zeros(self.block_count, "?")
 
     def forget(self) -> None:
-        """It is over. Its parts refer to each other: only the collector would find them, with the registers of all lanes."""
+        """It is over. Its parts refer to each other: only the collector would find them, with all registers."""
         vars(self.memory).clear()
         vars(self).clear()
 
