@@ -91,4 +91,6 @@ def test_a_guarded_product_has_the_sign_of_the_product() -> None:
             plain = (np.divide if name == "guarded_div" else np.multiply)(x, y)
         mended = np.where(np.isnan(plain), 0.0, plain)
         for part in (slice(None), slice(2), slice(2, 4)):  # with elements that need the guard, without, and only those
-            assert eager(x[part], y[part]).tobytes() == mended[part].tobytes()
+            with np.errstate(all="ignore"):  # as everybody calls the rules
+                found = eager(x[part], y[part])
+            assert found.tobytes() == mended[part].tobytes()

@@ -48,6 +48,7 @@ def at_instruction(number: int, function: Callable[[], object], act: Callable[[]
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # 3.12 tells of instructions only if a frame asked for it before `settrace`
     sys.settrace(trace)
     try:
         function()

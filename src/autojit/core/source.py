@@ -103,28 +103,60 @@ def here(of_history: bool = False, depth: int = 1, is_inside: bool = False) -> S
     """
     frame: FrameType | None = sys._getframe(depth)
     entered = _entered.frame if is_inside else None
+    known = _kinds
     called: CodeType | None = None
     before: CodeType | None = None
+    callee: FrameType | None = None  # the outermost of autojit's frames that does not only hand the call on
+    relayed: FrameType | None = None  # the outermost of those that do
     while frame is not None:
         if frame is entered:
             if _entered.place is None:
                 _entered.place = _outside(frame)
             return _entered.place
         code = frame.f_code
-        passed = _PASSED.get(code.co_filename)
-        if passed is None:
-            passed = is_passed(code)
-        if not passed:
+        found = known.get(id(code))
+        kind = found[1] if found is not None else _kind_of(code)
+        if not kind:
             if of_history and _recorder is not None:
                 return _recorder(frame)
             if called is not None and _is_relay(called):
-                called = before if before is None or not _is_relay(before) else _callee(sys._getframe(depth))
+                called = before
+                if before is not None and _is_relay(before):
+                    called = _callee(sys._getframe(depth))
             if called is not None and called.co_name in _NAMED_BY_OBJECT:
-                return _outside(sys._getframe(depth))
+                if _is_generated(frame):
+                    return _outside(sys._getframe(depth))
+                named = callee or relayed
+                return SourceLocation(code, frame.f_lasti, None if named is None else _name_of(named))
             return SourceLocation(code, frame.f_lasti, called)
+        if kind == _OWN_CODE:
+            callee = frame
+        elif kind == _OWN_RELAY:
+            relayed = frame
         before, called = called, code
         frame = frame.f_back
     return UNKNOWN
+
+
+_OWN_CODE, _OWN_RELAY, _LIBRARY_CODE = 1, 2, 3
+_kinds: dict[int, tuple[CodeType, int]] = {}
+"""The kinds of code that is not a user's, by its id, which it has as long as it is here: a code object computes its
+hash again each time. Users' is not kept alive.
+"""
+_KINDS_LIMIT = 1 << 14
+
+
+def _kind_of(code: CodeType) -> int:
+    """What a frame is to a walk out to the user; 0: the user's."""
+    if not is_passed(code):
+        return 0
+    kind = _LIBRARY_CODE
+    if is_own(code):
+        kind = _OWN_RELAY if _is_relay(code) else _OWN_CODE
+    if len(_kinds) >= _KINDS_LIMIT:
+        _kinds.clear()
+    _kinds[id(code)] = code, kind
+    return kind
 
 
 class _Entered(threading.local):
@@ -200,6 +232,7 @@ def relay(wrapper: Callable[..., Any]) -> None:
     while found:
         code = found.pop()
         _relays.add((code.co_filename, code.co_firstlineno))
+        _kinds.clear()
         found += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
 
 

@@ -128,14 +128,18 @@ def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 def _fused_arrays(op: FusedArrays, arrays: Sequence[NDArray[Any]]) -> Any:
     """A composite with reductions: one compiled step, where that cannot be the fast paths of its parts."""
     program = op.program(arrays)
-    rules: Sequence[Callable[..., Any]] = ()
     if program.size >= LARGE and not program.only_spreads:  # NumPy writes those by strides, a kernel asks every element
         found = evaluate_by_kernel(op, arrays)
         if found is not None:
             return found
-        rules = [part.fast or part.eager for part in program.ops]
-    results = program.run(arrays, rules)
+        results = program.run_by(_fast_of, arrays)
+    else:
+        results = program.run(*arrays)
     return results[0] if op.n_outputs == 1 else tuple(results)
+
+
+def _fast_of(op: Op) -> Callable[..., Any] | None:
+    return op.fast
 
 
 def drawn_by_kernel(composite: str, options: tuple[Any, ...], key: NDArray[Any], count: int) -> NDArray[Any]:

@@ -107,17 +107,15 @@ class Div(Fraction):
 
 def _guarded_product(x: Ndarray, y: Ndarray) -> Any:
     """The product, mended only if it holds a NaN: one pass more over what is in the cache, instead of three."""
-    with np.errstate(invalid="ignore"):
-        product = np.multiply(x, y)
+    product = np.multiply(x, y)
     if not _has_nan(product):
         return product
-    return np.where((x == 0) & np.isnan(product), np.zeros((), product.dtype), product)
+    return _mended_array((x == 0) & np.isnan(product), product)
 
 
 def _has_nan(x: Ndarray) -> bool:
     """Whether an array may hold a NaN: a sum of squares is NaN only if it does (infinite complex ones may, too)."""
-    with np.errstate(all="ignore"):
-        total = np.vdot(x, x)
+    total = np.vdot(x, x)
     return bool(total != total)
 
 
@@ -139,6 +137,7 @@ class MaskingProduct(Binary, abstract=True):
 class GuardedMul(MaskingProduct):
     """``x * y``, and 0 where ``x`` is 0 even if ``y`` is infinite or NaN; the sign of other zeros is the product's."""
 
+    is_one_loop: ClassVar[bool] = True
     ufunc = staticmethod(_guarded_product)
 
     def lower(self, emit: Emitter[S], x: S, y: S) -> S:
@@ -146,14 +145,16 @@ class GuardedMul(MaskingProduct):
 
 
 def _masked_product(x: Ndarray, y: Ndarray) -> Any:
-    with np.errstate(invalid="ignore"):
-        product = np.multiply(x, y)
-    return np.where(((x == 0) | (y == 0)) & np.isnan(product), np.zeros((), product.dtype), product)
+    product = np.multiply(x, y)
+    if not _has_nan(product):
+        return product
+    return _mended_array(((x == 0) | (y == 0)) & np.isnan(product), product)
 
 
 class MaskedMul(MaskingProduct):
     """``x * y``, and 0 where one of them is 0 even if the other is infinite or NaN: two cotangents, both maskable."""
 
+    is_one_loop: ClassVar[bool] = True
     ufunc = staticmethod(_masked_product)
 
     def lower(self, emit: Emitter[S], x: S, y: S) -> S:
@@ -163,7 +164,17 @@ class MaskedMul(MaskingProduct):
 
 def _guarded_quotient(x: Ndarray, y: Ndarray) -> Any:
     quotient = np.true_divide(x, y)
-    return np.where((x == 0) & np.isnan(quotient), np.zeros((), quotient.dtype), quotient)
+    if not _has_nan(quotient):
+        return quotient
+    return _mended_array((x == 0) & np.isnan(quotient), quotient)
+
+
+def _mended_array(is_zero: Any, found: Any) -> Any:
+    """A fresh product or quotient with zeros where a mask says so, in the order in memory that it has."""
+    if not found.ndim:
+        return found.dtype.type(0) if is_zero else found
+    np.copyto(found, 0, where=is_zero)
+    return found
 
 
 def _mended(emit: Emitter[S], is_zero: S, found: S) -> S:
@@ -178,6 +189,7 @@ class GuardedDiv(Fraction):
 
     masks_cotangents: ClassVar[bool] = True
 
+    is_one_loop: ClassVar[bool] = True
     ufunc = staticmethod(_guarded_quotient)
     times: ClassVar[Op] = GuardedMul()
 

@@ -18,6 +18,7 @@ from autojit.ir.op import Ndarray, O, Operands, bind
 from autojit.ops.elementwise_arithmetic import RECIPROCAL, add, mul, reciprocal, square, sub, where
 from autojit.ops.elementwise_base import Binary, Divisor, Slope, binary, sample_inputs, unary, widened
 from autojit.ops.elementwise_logic import eq, ge, logical_and
+from autojit.ops.loop_orders import settled
 from autojit.ops.samples import Samples
 from autojit.ops.sources import NUMBERS, literal, ones_like, pair
 
@@ -124,6 +125,25 @@ class Rsqrt(Slope):
 
 
 def _sigmoid(x: Ndarray) -> Any:
+    ends = _ENDS.get(x.dtype.char)
+    if ends is None or not x.ndim:
+        return _other_sigmoid(x)
+    # the bits of the rule below by arithmetic alone, in two arrays: to choose by a mask costs as much as four passes
+    zero, one = ends
+    above, below = np.minimum(x, zero), np.abs(x)
+    np.exp(above, above)
+    np.negative(below, below)
+    np.exp(below, below)
+    np.add(below, one, below)
+    return np.divide(above, below, above)
+
+
+_ENDS = {kind: (np.zeros((), kind), np.ones((), kind)) for kind in "fd"}  # arrays: NumPy converts no number at a call
+
+
+@settled
+@widened
+def _other_sigmoid(x: Ndarray) -> Any:
     if x.dtype.kind == "c":
         return 1 / (1 + np.exp(-x))
     tail = np.exp(-np.abs(x))  # never overflows
@@ -133,7 +153,8 @@ def _sigmoid(x: Ndarray) -> Any:
 class Sigmoid(Slope):
     """``1 / (1 + e ** -x)``."""
 
-    ufunc = staticmethod(widened(_sigmoid))
+    is_one_loop: ClassVar[bool] = True
+    ufunc = staticmethod(_sigmoid)
 
     def slope(self, x: O, y: O) -> O:
         return mul(y, sub(1, y))

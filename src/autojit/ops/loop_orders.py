@@ -40,7 +40,11 @@ def as_loop(found: Any, operands: Sequence[Any]) -> Any:
     """``found``, or its elements in an array laid out as a loop over the operands would lay it out."""
     if type(found) is not np.ndarray or found.ndim < 2:
         return found
-    if found.flags.c_contiguous and all(a.flags.c_contiguous for a in operands):
+    is_plain = found.flags.c_contiguous
+    for a in operands if is_plain else ():  # a generator costs more than all the questions
+        if not a.flags.c_contiguous:
+            is_plain = False
+    if is_plain:
         return found
     wanted = in_order_of(operands, found.dtype)
     if wanted.strides == found.strides or wanted.shape != found.shape:

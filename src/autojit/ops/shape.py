@@ -188,6 +188,9 @@ class Slice(View):
         ]
 
 
+_KEPT_STRIDES = 16  # kinds of operands that one op is given: mostly one
+
+
 @record
 class BroadcastTo(View):
     """NumPy broadcasting to a shape: axes of extent 1 repeat, missing leading axes are added."""
@@ -205,7 +208,22 @@ class BroadcastTo(View):
         return x.with_shape(self.shape)
 
     def eager(self, x: Ndarray) -> Ndarray:
-        return np.broadcast_to(x, self.shape)
+        if type(x) is not np.ndarray or not x.flags.c_contiguous or x.dtype.char not in "fdilqB?":
+            return np.broadcast_to(x, self.shape)
+        key = x.strides, x.shape
+        known: dict[Any, Any] | None = self.__dict__.get("_strides")  # no field: what NumPy found for such operands
+        if known is None:
+            known = {}
+            object.__setattr__(self, "_strides", known)
+        strides = known.get(key)
+        if strides is None:
+            found = np.broadcast_to(x, self.shape)
+            if len(known) < _KEPT_STRIDES:
+                known[key] = found.strides
+            return found
+        made: Ndarray = np.ndarray(self.shape, x.dtype, x, 0, strides)  # an eighth of what ``np.broadcast_to`` takes
+        made.flags.writeable = False
+        return made
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
         aligned = index[len(index) - x.ndim :] if x.ndim else ()
@@ -269,8 +287,21 @@ class Pad(Reindex):
         return Slice(self.low, slice_ends(self.low, shape, steps), steps)
 
     def eager(self, x: Ndarray) -> Ndarray:
-        result = np.full(self._shape(x.shape), self.value, x.dtype)
-        self.region(x.shape).eager(result)[...] = x
+        known: dict[Any, Any] | None = self.__dict__.get("_places")  # no field: shape and region by operands' shapes
+        if known is None:
+            known = {}
+            object.__setattr__(self, "_places", known)
+        place = known.get(x.shape)
+        if place is None:
+            region = self.region(x.shape)
+            place = self._shape(x.shape), (*map(slice, region.starts, region.stops, region.steps), ...)
+            if len(known) < _KEPT_STRIDES:
+                known[x.shape] = place
+        shape: Shape = place[0]
+        inside: Any = place[1]
+        is_zero = not self.value and type(self.value) is int
+        result: Ndarray = np.zeros(shape, x.dtype) if is_zero else np.full(shape, self.value, x.dtype)
+        result[inside] = x
         return result
 
     def _whole(self, index: Index, axis: int) -> tuple[Index, int, int]:

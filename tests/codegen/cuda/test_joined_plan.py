@@ -49,12 +49,14 @@ def _blocks_of(grid: JoinedGrid, part: PlacedPart) -> set[int]:
 
 
 SEEDS = range(40)
+both = pytest.mark.parametrize("meets", [False, True])
 
 
+@both
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_kernel_is_launched_once_behind_all_that_it_waits_for(seed: int) -> None:
+def test_every_kernel_is_launched_once_behind_all_that_it_waits_for(seed: int, meets: bool) -> None:
     facts, after, processors = _run(seed)
-    grids = plan_launches(facts, after, processors)
+    grids = plan_launches(facts, after, processors, meets=meets)
     placed = {part.number: (n, k, part) for n, grid in enumerate(grids) for k, part in enumerate(grid.parts)}
     assert len(placed) == len(facts) == sum(len(grid.parts) for grid in grids)
     for number, before in enumerate(after):
@@ -72,10 +74,11 @@ def test_every_kernel_is_launched_once_behind_all_that_it_waits_for(seed: int) -
                 assert part_before.phase < part.phase
 
 
+@both
 @pytest.mark.parametrize("seed", SEEDS)
-def test_blocks_that_meet_all_run_at_once_and_have_room(seed: int) -> None:
+def test_blocks_that_meet_all_run_at_once_and_have_room(seed: int, meets: bool) -> None:
     facts, after, processors = _run(seed)
-    for grid in plan_launches(facts, after, processors):
+    for grid in plan_launches(facts, after, processors, meets=meets):
         assert [part.phase for part in grid.parts] == sorted(part.phase for part in grid.parts)
         assert len(grid.parts) <= MOST_PARTS
         if len(grid.parts) > 1:
@@ -92,10 +95,11 @@ def test_blocks_that_meet_all_run_at_once_and_have_room(seed: int) -> None:
             assert part.spread * part.packs <= one.blocks + part.packs - 1  # no block is there for nothing
 
 
+@both
 @pytest.mark.parametrize("seed", SEEDS)
-def test_shared_memory_of_a_block_is_not_given_on_without_a_barrier(seed: int) -> None:
+def test_shared_memory_of_a_block_is_not_given_on_without_a_barrier(seed: int, meets: bool) -> None:
     facts, after, processors = _run(seed)
-    for grid in plan_launches(facts, after, processors):
+    for grid in plan_launches(facts, after, processors, meets=meets):
         users: set[int] = set()
         phase = 0
         for part in grid.parts:
@@ -111,7 +115,7 @@ def test_shared_memory_of_a_block_is_not_given_on_without_a_barrier(seed: int) -
 
 def test_what_fills_the_device_is_launched_for_itself() -> None:
     small, large = PartFacts(128, 4, 0, FEW), PartFacts(256, 50_000, 0, FEW)
-    grids = plan_launches([small, small, large, small], [(), (0,), (1,), (2,)], 132)
+    grids = plan_launches([small, small, large, small], [(), (0,), (1,), (2,)], 132, meets=True)
     assert [[part.number for part in grid.parts] for grid in grids] == [[0, 1], [2], [3]]
     assert [grid.is_alone for grid in grids] == [False, True, True]
 
@@ -135,5 +139,26 @@ def test_kernels_of_one_block_that_wait_for_nothing_are_on_blocks_of_their_own()
 def test_waiting_only_for_the_last_of_a_chain_needs_one_barrier_of_all() -> None:
     """Four kernels of one block in a chain, then one of many: two phases."""
     facts = [PartFacts(64, 1, 0, FEW)] * 4 + [PartFacts(64, 50, 0, FEW)]
-    (grid,) = plan_launches(facts, [(), (0,), (1,), (2,), (3,)], 132)
+    (grid,) = plan_launches(facts, [(), (0,), (1,), (2,), (3,)], 132, meets=True)
     assert (grid.phases, grid.meets) == (2, True)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_block_waits_for_another_unless_that_is_asked_for(seed: int) -> None:
+    facts, after, processors = _run(seed)
+    assert not any(grid.meets for grid in plan_launches(facts, after, processors))
+
+
+def test_what_nobody_waits_for_is_together_behind_the_rest() -> None:
+    """Updates of parameters, each of which is ready as soon as its gradient is."""
+    work, update = PartFacts(256, 1000, 0, FEW), PartFacts(128, 40, 0, FEW)
+    after = [(), (0,), (0,), (2,), (2,), (4,)]
+    grids = plan_launches([work, update, work, update, work, update], after, 132)
+    assert [[part.number for part in grid.parts] for grid in grids] == [[0], [2], [4], [1, 3, 5]]
+
+
+def test_what_the_host_waits_for_does_not_wait_for_what_follows() -> None:
+    small = PartFacts(64, 1, 0, FEW)
+    facts = [small, small, PartFacts(32, 1, 0, FEW, tells=True), small, small]
+    grids = plan_launches(facts, [(), (0,), (1,), (1,), (3,)], 132)
+    assert [[part.number for part in grid.parts] for grid in grids] == [[0, 1, 2], [3, 4]]

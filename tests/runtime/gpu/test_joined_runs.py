@@ -26,6 +26,12 @@ N = 300
 CALLS = 3
 
 
+@pytest.fixture(autouse=True)
+def _together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that may share a launch does, across barriers of all blocks too."""
+    monkeypatch.setenv("AUTOJIT_CUDA", "together")
+
+
 def turned(n: int, threads: int) -> GridText:
     """The first buffer is half the second, that of each block of threads in reverse: through shared memory."""
     blocks = -(-n // threads)
@@ -89,7 +95,7 @@ class Program:
 
     def run(self, world: World, calls: int, monkeypatch: pytest.MonkeyPatch, *, joins: bool) -> Outcome:
         """All there is after each of some calls, and what was reported."""
-        monkeypatch.setenv("AUTOJIT_CUDA", "" if joins else "apart")
+        monkeypatch.setenv("AUTOJIT_CUDA", "together" if joins else "apart")
         rng = np.random.default_rng(5)
         fixed = {v: world.fresh(N) for v in self.values if self.places[v] in ("own", "state")}
         fixed[self.one] = world.fresh(1)

@@ -29,7 +29,7 @@ def world(request: pytest.FixtureRequest) -> World:
 def test_launches_and_graphs_compute_the_same(
     world: World, kernels: int, joins: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AUTOJIT_CUDA", "" if joins else "apart")
+    monkeypatch.setenv("AUTOJIT_CUDA", "together" if joins else "apart")
     run = RandomRun(world, kernels, shares=kernels == 9)
     for _ in range(5):
         run.call()

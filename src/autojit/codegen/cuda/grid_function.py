@@ -102,6 +102,17 @@ class CudaKernel(KernelFunction):
         self.entry.append(f"  {name} = zext nneg i32 {name}.32 to i64")
         return name
 
+    def loop_hint(self, hint: str) -> Callable[[int], str]:
+        """What attaches to a loop (``attachment``) what LLVM is to know of it, by the text of a node of metadata."""
+
+        def attach(first_line: int) -> str:
+            known, nodes = self.module.node(hint), self.module.nodes
+            name = f"!{len(nodes)}"
+            nodes.append(f"{name} = distinct !{{{name}, {known}}}")
+            return f", !llvm.loop {name}"
+
+        return attach
+
     # -- arguments
 
     def pointers(self, sizes: Sequence[int]) -> list[str]:

@@ -248,15 +248,8 @@ class GridPrinter(TransposingTiles):
         """A loop whose turns wait for what they read; several go at once where they only read and fold."""
         program = self.program
         is_light = not (program.reductions or program.stores or self.reports) and len(program.exprs) <= LIGHT
-        return self.loop(start, stop, step, stem="turn", attachment=self._unrolling if is_light else None)
-
-    def _unrolling(self, first_line: int) -> str:
-        """The attachment of a loop that LLVM is to unroll."""
-        nodes = self.module.nodes
-        count = self.module.node(f'!"llvm.loop.unroll.count", i32 {TURNS_AT_ONCE}')
-        name = f"!{len(nodes)}"
-        nodes.append(f"{name} = distinct !{{{name}, {count}}}")
-        return f", !llvm.loop {name}"
+        hint = self.loop_hint(f'!"llvm.loop.unroll.count", i32 {TURNS_AT_ONCE}') if is_light else None
+        return self.loop(start, stop, step, stem="turn", attachment=hint)
 
     def _row(self, row: str) -> None:
         """One row: its phases, then what is stored and accumulated once a row."""

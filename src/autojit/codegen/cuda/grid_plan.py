@@ -41,7 +41,7 @@ from autojit.core.sizes import is_symbolic, size_max, size_min, typical
 from autojit.ir.index import LoopVariable
 from autojit.schedule.loops import LoopProgram
 
-# None of these numbers has been measured on hardware yet; the reasons are those of its public description.
+# Of these numbers none was tuned on hardware; four vectors in flight instead of two were no faster on an H200.
 FLAT_THREADS = 256  # of a block
 # Vectors of a buffer that a lane reads before it waits. Little's law: 4.3 TB/s over 132 processors, for the 700 ns that
 # memory takes, is 23 KiB in flight on each. Two vectors of 16 bytes are that for 736 threads, half of what fits with 40

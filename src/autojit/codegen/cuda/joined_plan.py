@@ -1,7 +1,8 @@
 """Which kernels of a run share a launch, and which blocks of it run which.
 
 A *joined kernel* runs several kernels, its *parts*. Parts that do not wait for each other run side by side, on blocks
-of their own as long as there are such; a part that waits for another is behind a *barrier*::
+of their own as long as there are such; a part that waits for another is behind a *barrier* of its block or, where
+that is asked for (``meets``), of all blocks::
 
     launch -> phases, all blocks meet in between -> parts -> virtual blocks, several side by side in a block (packs)
 
@@ -13,7 +14,7 @@ side by side in one launch all the same; nobody meets there, so any number of bl
 A part of one block whose predecessors in the phase are all on one block is run by that block, behind a barrier of the
 block's threads alone.
 
-How to read: `plan_launches` forms groups, `_placed` says who runs what in one.
+How to read: `plan_launches` forms groups (`_Rounds`; `_Grouping` where blocks meet), `_placed` says who runs what.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from autojit.codegen.cuda.grid_function import MOST_REGISTERS, WARP
 from autojit.core.records import record
 
-# None of these has been measured: a dependent launch in a graph is known to take about 1.2 us, a barrier of all blocks
-# 0.8 us (both are public figures for recent GPUs), one of a block 0.04 us.
+# Of launches whose blocks meet. On H100 they are slower than graphs of separate kernels (`docs/design/device_runs.md`).
 MOST_THREADS = 512
 """Of a block of a joined kernel: a thread may then have 128 registers."""
 MOST_HEAVY_THREADS = 256
@@ -57,6 +57,7 @@ class PartFacts:
         shared_bytes: of one of its blocks; not 0 if its threads meet, by a barrier that others use as well.
         parameters: by their keys: those with equal ones, other than None, are the same.
         is_open: how many blocks there are, a call knows: the kernel is launched for itself.
+        tells: the host waits for it.
     """
 
     threads: int
@@ -64,6 +65,7 @@ class PartFacts:
     shared_bytes: int
     parameters: tuple[Hashable, ...]
     is_open: bool = False
+    tells: bool = False
 
     @property
     def is_heavy(self) -> bool:
@@ -142,7 +144,12 @@ def alone(facts: Sequence[PartFacts]) -> list[JoinedGrid]:
 
 
 def plan_launches(
-    facts: Sequence[PartFacts], after: Sequence[Sequence[int]], processors: int, most_parts: int = MOST_PARTS
+    facts: Sequence[PartFacts],
+    after: Sequence[Sequence[int]],
+    processors: int,
+    most_parts: int = MOST_PARTS,
+    *,
+    meets: bool = False,
 ) -> list[JoinedGrid]:
     """The launches of a run, in an order that is right.
 
@@ -151,9 +158,11 @@ def plan_launches(
         after: of each, those that it waits for, without those that these wait for.
         processors: of the device.
         most_parts: of a launch.
-
-    Of the two ways to begin, with what is joined or with what is apart, the one of fewer launches.
+        meets: whether blocks of a launch wait for each other, so that there are fewer launches. Of the two ways to
+            begin, with what is joined or with what is apart, then the one of fewer launches.
     """
+    if not meets:
+        return _Rounds(facts, after, processors, most_parts).run()
     ways = [_Grouping(facts, after, processors, most_parts).run(begins_apart=flag) for flag in (False, True)]
     return min(ways, key=len)
 
@@ -179,19 +188,20 @@ class _Grouping:
     def _joined(self) -> Iterator[JoinedGrid]:
         """All that can be done without what is apart."""
         while True:
-            group = list(self._reached())
+            group = list(self._reached(self.left))
             if not group:
                 return
             self._take(group)
             yield _placed(group, self.facts, self.after, self.processors)
 
-    def _reached(self) -> Iterator[int]:
+    def _reached(self, among: Iterable[int]) -> Iterator[int]:
         """Kernels that join, as many as one launch takes: each waits for earlier launches and for each other only."""
-        open_ones, known, words, count = set(self.left), set[Hashable](), 0, 0
+        taken, known, words, count = set[int](), set[Hashable](), 0, 0
         widest, most = 0, MOST_THREADS
-        for number in self.left:
+        for number in among:
             facts = self.facts[number]
-            if not _joins(facts, self.processors) or not open_ones.isdisjoint(self.after[number]):
+            waits = any(k in self.left and k not in taken for k in self.after[number])
+            if waits or not _joins(facts, self.processors):
                 continue
             if max(widest, facts.threads) > min(most, facts.most_threads):
                 continue  # the threads that one needs would leave another too few registers
@@ -199,15 +209,18 @@ class _Grouping:
             fresh = [key for key in facts.parameters if key is None or key not in known]
             if count and (count == self.most_parts or words + len(fresh) > MOST_WORDS):
                 return
-            open_ones.remove(number)
+            taken.add(number)
             known.update(fresh)
             words, count = words + len(fresh), count + 1
             yield number
 
     def _apart(self) -> Iterator[JoinedGrid]:
-        """All that is apart and waits for nothing that is left, in launches of those that are alike."""
+        """All that is apart and waits for nothing that is left."""
         ready = [n for n in self.left if not any(k in self.left for k in self.after[n])]
-        ready = [n for n in ready if not _joins(self.facts[n], self.processors)]
+        yield from self._alike([n for n in ready if not _joins(self.facts[n], self.processors)])
+
+    def _alike(self, ready: list[int]) -> Iterator[JoinedGrid]:
+        """Kernels that wait for nothing that is left, side by side in launches of those that are alike."""
         self._take(ready)
         while ready:
             first = self.facts[ready[0]]
@@ -226,6 +239,77 @@ class _Grouping:
     def _take(self, numbers: Iterable[int]) -> None:
         for number in numbers:
             del self.left[number]
+
+
+class _Rounds(_Grouping):
+    """Forms groups in which no block waits for another: chains of one block, and what waits for nothing side by side.
+
+    Kernels that nobody waits for come last, all together: those that update parameters. A round looks at kernels that
+    are ready and at what a chain reaches from them, never at all that is left.
+    """
+
+    def __init__(
+        self, facts: Sequence[PartFacts], after: Sequence[Sequence[int]], processors: int, most_parts: int
+    ) -> None:
+        super().__init__(facts, after, processors, most_parts)
+        self.followers: list[list[int]] = [[] for _ in facts]
+        for number, before in enumerate(after):
+            for other in before:
+                self.followers[other].append(number)
+        self.missing = [len(before) for before in after]
+        self.ready = {number for number, count in enumerate(self.missing) if not count}
+        self.last = {k for k, f in enumerate(facts) if not self.followers[k] and not f.tells}
+
+    def run(self, *, begins_apart: bool = False) -> list[JoinedGrid]:
+        found: list[JoinedGrid] = []
+        while self.left:
+            chain = self._chain()
+            if chain:
+                self._take(chain)
+                found.append(_placed(chain, self.facts, self.after, self.processors))
+            else:
+                found += self._alike(sorted(self.ready - self.last or self.ready))
+        return found
+
+    def _take(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            del self.left[number]
+            self.ready.discard(number)
+            for other in self.followers[number]:
+                self.missing[other] -= 1
+                if not self.missing[other]:
+                    self.ready.add(other)
+
+    def _near(self) -> list[int]:
+        """Kernels of one block that are ready, and those behind them with nothing larger between."""
+        waiting = [number for number in self.ready if self.facts[number].blocks == 1]
+        found = set(waiting)
+        while waiting:
+            more = {k for k in self.followers[waiting.pop()] if self.facts[k].blocks == 1} - found
+            found |= more
+            waiting += more
+        return sorted(found)
+
+    def _chain(self) -> list[int]:
+        """Kernels of one block that are connected and for the most part wait for each other, as many as are reached."""
+        groups: list[set[int]] = []
+        for number in self._reached(self._near()):
+            near = [group for group in groups if not group.isdisjoint(self.after[number])]
+            groups = [group for group in groups if group not in near]
+            groups.append({number}.union(*near))
+        for group in groups:
+            waiting = sum(not group.isdisjoint(self.after[number]) for number in group)
+            if len(group) > 1 and 2 * waiting >= len(group):
+                return sorted(self._told_first(group))
+        return []
+
+    def _told_first(self, group: set[int]) -> set[int]:
+        """Of a chain, what the host waits for with all that this waits for, if there is such."""
+        found = {number for number in group if self.facts[number].tells}
+        for number in sorted(group, reverse=True) if found else ():
+            if number in found:
+                found |= group.intersection(self.after[number])
+        return found or group
 
 
 def _joins(facts: PartFacts, processors: int) -> bool:

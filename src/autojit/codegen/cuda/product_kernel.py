@@ -19,7 +19,7 @@ from itertools import groupby
 from math import gcd, prod
 from typing import ClassVar, Literal
 
-from autojit.codegen.cuda.grid_function import MOST_REGISTERS, CudaKernel, Grid
+from autojit.codegen.cuda.grid_function import CudaKernel, Grid
 from autojit.codegen.cuda.product_choice import Choice, choose
 from autojit.codegen.cuda.product_fragments import Places
 from autojit.codegen.cuda.product_operands import Stored, Strided, Supply
@@ -27,7 +27,7 @@ from autojit.codegen.cuda.product_pipeline import Pipeline
 from autojit.codegen.cuda.product_results import Results, Run, exchanges
 from autojit.codegen.cuda.product_shelves import Shelf
 from autojit.codegen.cuda.product_steps import Totals, steps_of
-from autojit.codegen.cuda.product_tiles import TENSOR_CAPABILITY, Tile
+from autojit.codegen.cuda.product_tiles import TENSOR_CAPABILITY, Tile, most_registers
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import Buffer, GridText
@@ -211,7 +211,7 @@ class ProductPrinter(CudaKernel):
         if self.job.part == "combine":
             self._combine()
         else:
-            self.most_registers = MOST_REGISTERS
+            self.most_registers = most_registers(self.tile, self.dtype)
             self._find_tile()
             places = Places(self, self.tile)
             totals = [self.slot(self.total) for _ in places.of_lane()]

@@ -68,7 +68,9 @@ class LaneSteps(Steps):
         offsets = [(row, column + self.skipped * COLUMNS) for row, column in self.places.of_lane()]
         rows = sorted({row for row, _ in offsets})
         columns = sorted({column for _, column in offsets})
-        with kernel.loop(self.begin, self.begin + tile.depth, stem="depth") as depth:
+        is_usual = tile.fragment is LANES  # else unrolled its registers would be those of the kernel, for what is rare
+        hint = None if is_usual else kernel.loop_hint('!"llvm.loop.unroll.disable"')
+        with kernel.loop(self.begin, self.begin + tile.depth, stem="depth", attachment=hint) as depth:
             left = self._elements(self.a, parts[0], (self.places.row, depth), rows)
             right = self._elements(self.b, parts[1], (self.places.column, depth), columns)
             for slot, (row, column) in zip(totals, offsets, strict=True):
@@ -179,20 +181,20 @@ class SplitSteps(TensorSteps):
             self._multiply(parts, totals)
 
     def _multiply(self, parts: Parts, totals: Totals) -> None:
-        """Row of fragments by row, so that few sums are in registers besides the totals."""
+        """Column of fragments by column, so that few sums are in registers besides the totals."""
         kernel, tile = self.kernel, self.tile
         left, right = self._sides(parts)
         depths = range(0, tile.depth, tile.fragment.depth)
-        b = {(y, d): self._split(right.registers(y, d)) for d in depths for y in range(right.count)}
-        for x in range(left.count):
-            sums = {y: [literal(0.0, self.total)] * (tile.fragment.rows // 4) for y in range(right.count)}
+        a = {(x, d): self._split(left.registers(x, d)) for d in depths for x in range(left.count)}
+        for y in range(right.count):
+            sums = {x: [literal(0.0, self.total)] * (tile.fragment.rows // 4) for x in range(left.count)}
             for depth in depths:
-                high, low = self._split(left.registers(x, depth))
-                for y in range(right.count):
-                    other_high, other_low = b[y, depth]
+                other_high, other_low = self._split(right.registers(y, depth))
+                for x in range(left.count):
+                    high, low = a[x, depth]
                     for one, other in ((low, other_high), (high, other_low), (high, other_high)):
-                        sums[y] = self._product(one, other, sums[y])
-            for y, found in sums.items():
+                        sums[x] = self._product(one, other, sums[x])
+            for x, found in sums.items():
                 for slot, text in zip(totals[self._of_fragment(x, y)], found, strict=True):
                     kernel.put(slot, kernel.emit.add(kernel.get(slot, self.total), Scalar(text, self.total)))
 

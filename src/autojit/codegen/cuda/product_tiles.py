@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
+from autojit.codegen.cuda.grid_function import MOST_REGISTERS
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core.dtypes import DType, bfloat16, float16, float32, float64
 from autojit.core.records import record
@@ -33,7 +34,8 @@ class Fragment:
         depth: columns of the left operand.
         neighbours: elements next to each other in depth that one register holds.
         operand: LLVM's type of a register of an operand.
-        rate: products of two elements per cycle of a processor: as published for H100, 60 % of it for tensor cores.
+        rate: products of two elements per cycle of a processor, as `product_choice` takes it: fitted to kernels that
+            were measured on H100 (float32 in parts, bfloat16), else 60 % of what is published.
     """
 
     intrinsic: str
@@ -44,14 +46,14 @@ class Fragment:
     rate: int
 
 
-SPLIT = Fragment("mma.m16n8k8.row.col.tf32", 16, 8, 1, "float", 200)
+SPLIT = Fragment("mma.m16n8k8.row.col.tf32", 16, 8, 1, "float", 300)
 """float32 in two parts: three products of 11 bits each."""
 SINGLE = Fragment("mma.m16n8k8.row.col.tf32", 16, 8, 1, "float", 600)
 """float32 rounded to 11 bits, where the user allows it."""
 DOUBLE = Fragment("mma.m8n8k4.row.col.f64", 8, 4, 1, "double", 100)
 DEEP_DOUBLE = Fragment("mma.m16n8k16.row.col.f64", 16, 16, 1, "double", 100)
-HALF = Fragment("mma.m16n8k16.row.col.f32.f32", 16, 16, 2, "<2 x half>", 1200)
-BRAIN = Fragment("mma.m16n8k16.row.col.bf16", 16, 16, 2, "i32", 1200)
+HALF = Fragment("mma.m16n8k16.row.col.f32.f32", 16, 16, 2, "<2 x half>", 900)
+BRAIN = Fragment("mma.m16n8k16.row.col.bf16", 16, 16, 2, "i32", 900)
 LANES = Fragment("", 16, 1, 1, "", 100)
 """No instruction of warps: every lane multiplies and adds its own elements."""
 
@@ -144,7 +146,10 @@ at most, and run as many blocks of a product side by side as they have shared me
 
 MOST_STAGES = 4
 
-# Warps, fragments of a warp (16 rows, 8 columns), bytes of depth for each line, slices. None was measured on hardware.
+PAIRED_THREADS, PAIRED_REGISTERS = 256, 128
+"""Of a block and of a thread: a processor has 65,536 registers."""
+
+# Warps, fragments of a warp (16 rows, 8 columns), bytes of depth for each line, slices.
 LAYOUTS = (
     ((2, 4), (4, 4), 64, 1),  # 128 x 128
     ((2, 2), (4, 4), 64, 1),  # 128 x 64
@@ -182,6 +187,15 @@ def tiles_of(fragment: Fragment, dtype: DType, k: int) -> list[Tile]:
             continue  # nothing would be on its way while a part is multiplied
         found.append(Tile(fragment, warps, fragments, depth, stages, slices))
     return found
+
+
+def most_registers(tile: Tile, dtype: DType) -> int:
+    """Of a thread: so many that a processor has room for two blocks of 256 threads, or three of fewer.
+
+    One block alone has two warps for each scheduler, which wait for their instructions most of the time: on H100, 60 %
+    of all cycles. Tiles of float64 need more registers than that leaves.
+    """
+    return PAIRED_REGISTERS if tile.threads >= PAIRED_THREADS and dtype is not float64 else MOST_REGISTERS
 
 
 def _depth(fragment: Fragment, dtype: DType, most: int, k: int) -> int:

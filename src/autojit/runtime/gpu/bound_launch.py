@@ -17,6 +17,7 @@ from autojit.core.sizes import is_symbolic, typical
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Node
 from autojit.runtime.gpu.bound_kernel import BoundKernel
+from autojit.runtime.gpu.devices import Joins
 from autojit.runtime.gpu.driver import KernelNode
 from autojit.runtime.gpu.moving import WORD_BYTES
 from autojit.runtime.gpu.order import Access, predecessors
@@ -32,7 +33,7 @@ def plan_grids(
     parameters: Sequence[tuple[Hashable, ...]],
     processors: int,
     *,
-    joins: bool,
+    joins: Joins,
 ) -> list[JoinedGrid]:
     """The launches of a run.
 
@@ -41,17 +42,19 @@ def plan_grids(
         footprints: the memory that each touches.
         parameters: the keys of each one's parameters (`bound_kernel.parameter_keys`).
         processors: of the device.
-        joins: whether kernels share launches.
+        joins: which kernels share launches.
     """
     facts = [_facts(work, keys) for work, keys in zip(works, parameters, strict=True)]
-    return plan_launches(facts, predecessors(footprints), processors) if joins else alone(facts)
+    if joins == "apart":
+        return alone(facts)
+    return plan_launches(facts, predecessors(footprints), processors, meets=joins == "together")
 
 
 def _facts(work: Work, parameters: tuple[Hashable, ...]) -> PartFacts:
     kernel = work.widest
     shared = shared_bytes(kernel) or int("@meet(" in kernel.text)
     blocks = prod(kernel.blocks)
-    return PartFacts(kernel.threads, typical(blocks), shared, parameters, is_symbolic(blocks))
+    return PartFacts(kernel.threads, typical(blocks), shared, parameters, is_symbolic(blocks), kernel.tells)
 
 
 class BoundLaunch:

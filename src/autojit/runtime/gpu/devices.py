@@ -4,7 +4,8 @@
 with every access checked, of the architecture ``sm_90`` or another that is named; ``order=7`` lets its lanes, blocks
 and nodes of graphs come in a random order, another one for each number; ``blocking`` waits after every run, so that
 errors are raised at their line; ``idle`` makes the emulated device do nothing that it is told, so that launches and
-bytes can be counted at any size; ``apart`` launches every kernel for itself, so that it is known which one failed.
+bytes can be counted at any size; ``apart`` launches every kernel for itself, so that it is known which one failed;
+``together`` lets all blocks of a launch wait for each other, so that there are the fewest launches.
 Without it the installed driver is used, and where there is none, or no device, there
 are no CUDA devices. ``driver=12.0`` makes the emulated driver one of this CUDA, whose graphs have no conditions.
 Nothing is loaded before somebody asks.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Literal
 
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core.errors import ArgumentError, DeviceError
@@ -27,7 +29,10 @@ from autojit.runtime.gpu.memory import DeviceMemory
 from autojit.runtime.gpu.modules import LoadedKernels
 
 VARIABLE = "AUTOJIT_CUDA"
-_WORDS = ("emulate", "blocking", "apart", "idle")
+_WORDS = ("emulate", "blocking", "apart", "together", "idle")
+
+Joins = Literal["apart", "beside", "together"]
+"""Which kernels share launches: none; those whose blocks do not wait for each other; others, too."""
 
 _VERSION = re.compile(r"driver=(\d+)\.(\d+)")
 _ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")  # of an emulated device
@@ -44,7 +49,7 @@ class Settings:
         blocks: every run is waited for.
         architecture: of the emulated device.
         order: the seed of its random orders; None: lowest first.
-        joins: kernels share launches.
+        joins: which kernels share launches.
         is_idle: the emulated device does nothing.
         version: of CUDA, that the emulated driver says it is of: 12040 is 12.4.
     """
@@ -53,7 +58,7 @@ class Settings:
     blocks: bool
     architecture: str
     order: int | None
-    joins: bool = True
+    joins: Joins = "beside"
     is_idle: bool = False
     version: int = 12080
 
@@ -83,7 +88,8 @@ def settings() -> Settings:
             f"use {', '.join(_WORDS)}, or several with commas; with emulate also order=1, driver=12.0 and one of "
             + ", ".join(_ARCHITECTURES),
         )
-    joins, is_idle = "apart" not in words, "idle" in words
+    joins: Joins = "apart" if "apart" in words else "together" if "together" in words else "beside"
+    is_idle = "idle" in words
     return Settings("emulate" in words, "blocking" in words, architecture, order, joins, is_idle, version)
 
 

@@ -1,0 +1,62 @@
+"""Tiles are chosen well by what an H100 takes for each: times recorded by `tools.product_times`."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from autojit.codegen.cuda.product_choice import choose, estimates
+from autojit.codegen.cuda.target import CudaTarget
+from autojit.core import dtypes
+from tools.product_times import FIELDS, row_of
+
+RECORDED = Path(__file__).with_name("recorded") / "product_times_h100.csv"
+H100 = CudaTarget("sm_90", 132)
+
+Product = tuple[str, str, int, int, int]
+
+
+def recorded() -> dict[Product, dict[tuple[str, ...], float]]:
+    """Of each product (dtype, orientation, m, k, n) the microseconds of each way."""
+    found: dict[Product, dict[tuple[str, ...], float]] = defaultdict(dict)
+    with RECORDED.open() as file:
+        reader = csv.reader(file)
+        assert tuple(next(reader)) == FIELDS
+        for dtype, orientation, m, k, n, *way, us in reader:
+            found[dtype, orientation, int(m), int(k), int(n)][tuple(way)] = float(us)
+    return found
+
+
+def losses() -> dict[Product, float]:
+    """How much longer the way that is chosen takes than the fastest."""
+    found = {}
+    for product, times in recorded().items():
+        dtype, _, m, k, n = product
+        chosen = row_of(choose(getattr(dtypes, dtype), H100, (m, n, k), 1))
+        found[product] = times[chosen] / min(times.values())
+    return found
+
+
+def test_what_is_chosen_is_nearly_the_fastest() -> None:
+    found = losses()
+    assert len(found) > 50
+    assert math.exp(sum(map(math.log, found.values())) / len(found)) < 1.08
+    assert max(found.values()) < 1.6, max(found, key=lambda product: found[product])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_estimate_orders_ways_as_their_times_do(dtype: str) -> None:
+    """Of pairs of ways whose times differ by half and more, nine of ten."""
+    right = count = 0
+    for (name, _, m, k, n), times in recorded().items():
+        if name == dtype:
+            cycles = {row_of(way): c for c, way in estimates(getattr(dtypes, dtype), H100, (m, n, k), 1)}
+            known = [(cycles[way], us) for way, us in times.items() if way in cycles]
+            for c, us in known:
+                slower = [other for other, time in known if time > 1.5 * us]
+                right, count = right + sum(other > c for other in slower), count + len(slower)
+    assert count > 1000 and right > 0.9 * count
