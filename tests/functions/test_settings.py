@@ -136,7 +136,7 @@ def test_rare_methods() -> None:
     other = aj.zeros(3)
     assert x.module_load(other, assign=True).data_ptr() == other.data_ptr()
     x.record_stream(None)
-    with pytest.raises(RuntimeError, match="accelerator|only dense CPU tensors"):
+    with pytest.raises(RuntimeError, match=r"accelerator|only dense CPU tensors"):
         x.pin_memory()
     with pytest.raises(RuntimeError, match="requires grad"):
         x.requires_grad_().map2_(x, x, max)
