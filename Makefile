@@ -14,7 +14,7 @@ ROUNDS ?= 3
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -50,6 +50,10 @@ test: $(VENV)/installed-test ## the whole test suite, doctests and the code of d
 .PHONY: test-machines
 test-machines: $(VENV)/installed-test ## as on other machines: BLAS, registers, threads, versions, other Pythons (ARGS="--short")
 	$(BIN)/python tools/test_machines.py --workers $(WORKERS) $(ARGS)
+
+.PHONY: test-pythons
+test-pythons: $(VENV)/installed-test ## one test of twenty on the other Pythons that are installed here, with the newest NumPy
+	$(BIN)/python tools/test_machines.py --only "Python 3" --short --workers $(WORKERS) $(ARGS)
 
 .PHONY: golden
 golden: $(VENV)/installed-test ## graphs, schedules, plans and kernels of 300 steps as recorded (ARGS="--write" records)

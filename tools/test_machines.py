@@ -4,7 +4,7 @@ A row of the matrix is one way in which a machine may differ from this one: Open
 changes the order of sums), NumPy's own vector loops (``NPY_DISABLE_CPU_FEATURES``), the width of the vector registers
 that our kernels are compiled for (``AUTOJIT_VECTOR_BYTES``), the number of threads, checked kernels, another device,
 CUDA on its emulator, the versions of what we build on, and those of Python that are installed here. ``--short`` runs
-the rows and files that differ most;
+the rows and files that differ most; with ``--only`` all rows of that name, with few of their tests.
 ``--list`` only prints the rows.
 
 Registers wider than the machine's are not run: ``tests/runtime/test_llvm.py`` assembles for them.
@@ -52,6 +52,9 @@ VERSIONED = (
 
 OBSERVED = ("tests/jit", "tests/control_flow", "tests/functions", "tests/interop", "tests/runtime", "tests/optim")
 """What bytecode, classes of the standard library and NumPy's newest version decide."""
+
+SAMPLED = ("tests", "src", "--ignore=tests/house", "--sample", "20")
+"""One test of twenty of everything: minutes. House rules are about the sources, which are the same."""
 
 
 SECOND_DEVICE = (
@@ -126,7 +129,8 @@ def rows() -> Iterator[Row]:
             continue
         python = _interpreter(version)
         if python:
-            yield Row(f"Python {version}", {}, OBSERVED, packages=_versions(oldest=False), python=python)
+            newest = _versions(oldest=False)
+            yield Row(f"Python {version}", {}, OBSERVED, SAMPLED, packages=newest, python=python)
         else:
             print(f"Python {version}: not installed here")
 
@@ -198,7 +202,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--workers", default="2", help="of pytest-xdist")
     options = parser.parse_args()
-    chosen = [row for row in rows() if options.only in row.name and (row.is_short or not options.short)]
+    has_row = bool(options.only) or not options.short
+    chosen = [row for row in rows() if options.only in row.name and (row.is_short or has_row)]
     failed = []
     for row in chosen:
         described = " ".join([*(f"{k}={v!r}" for k, v in row.environment.items()), *row.packages])

@@ -14,6 +14,7 @@ from typing import Any
 from autojit.core.device_array import add_in_place, copied_as, is_held_once
 from autojit.core.layout import strided
 from autojit.core.locks import new_lock
+from autojit.core.reference_counts import ARGUMENTS_ARE_COUNTED
 from autojit.dispatch.promotion import cast
 from autojit.functions.elementwise import add, clone
 from autojit.functions.memory import laid_out
@@ -45,11 +46,12 @@ def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
         accumulating.now = True
         try:
             before = leaf.grad
+            is_alone = ARGUMENTS_ARE_COUNTED and sys.getrefcount(grad) == 3  # the list, the name and the argument
             if before is not None:
                 _add_to(leaf, before, grad)
-            elif sys.getrefcount(grad) == 3 and _is_free(leaf, grad):  # the list, the name and the argument
+            elif is_alone and _is_free(leaf, grad):
                 leaf._set_grad(grad if grad._array is not None else _laid_as(grad, leaf))
-            elif sys.getrefcount(grad) == 3 and _is_free_sparse(grad):
+            elif is_alone and _is_free_sparse(grad):
                 leaf._set_grad(grad.detach())
             else:
                 leaf._set_grad(fresh(grad, leaf))

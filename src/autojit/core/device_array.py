@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast, final
 import numpy as np
 
 from autojit.core.device import Device
+from autojit.core.reference_counts import ARGUMENTS_ARE_COUNTED
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -197,7 +198,7 @@ def add_in_place(total: Array, part: Array) -> None:
 
 def is_held_once(array: object, references: int) -> bool:
     """Whether nobody refers to an array but those who are counted, and no view of its memory is left."""
-    if sys.getrefcount(array) != references + 1:  # this call's
+    if not ARGUMENTS_ARE_COUNTED or sys.getrefcount(array) != references + 1:  # this call's
         return False
     return type(array) is not DeviceArray or sys.getrefcount(array.layout) == 2
 

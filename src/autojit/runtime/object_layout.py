@@ -192,11 +192,12 @@ def _array_fits() -> bool:
 
 
 def _counts_fit() -> bool:
-    owned = object()
-    before = ctypes.c_uint32.from_address(id(owned)).value
-    also = owned
-    after = ctypes.c_uint32.from_address(id(also)).value
-    return before >= 1 and after in (before, before + 1) and sys.getrefcount(owned) >= after
+    """The first 32 bits count the references: one for a list's only holder, one more for every other holder."""
+    held = [object()]
+    counted = ctypes.c_uint32.from_address(id(held[0]))
+    is_one = counted.value == 1
+    others = held * 4
+    return is_one and counted.value == 1 + len(others)
 
 
 def array_flags(array: Any) -> int:

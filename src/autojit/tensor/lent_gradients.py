@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.reference_counts import ARGUMENTS_ARE_COUNTED
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import StepGradient, Tensor, alias, wrap
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 def _counts_are_known() -> bool:
     from autojit.runtime.object_layout import layout_is_known  # the native half, which importing autojit does without
 
-    return layout_is_known()
+    return ARGUMENTS_ARE_COUNTED and layout_is_known()
 
 
 _IN_SLOT = 2  # references to an object in one slot, when they are counted
