@@ -62,7 +62,7 @@ def test_a_function_computes_in_the_dtype_of_its_list(
 
 @pytest.mark.parametrize("function", [FULL["exp"], FULL["pow"], FULL["sum"]], ids=["exp", "pow", "sum"])
 def test_on_the_cpu_these_keep_their_dtype_and_doubles_do_everywhere(function: Function) -> None:
-    x = aj.tensor([[0.25, 0.5], [0.75, 0.875]], dtype=aj.bfloat16)
+    x = aj.tensor([[0.25, 0.5], [0.75, 0.875]], dtype=aj.bfloat16, device="cpu")
     with aj.autocast("cpu"):
         assert function(x).dtype is aj.bfloat16
     with emulated_cuda(), aj.autocast("cuda"):

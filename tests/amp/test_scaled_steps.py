@@ -11,7 +11,7 @@ import autojit as aj
 from autojit import nn
 from tests.emulated import emulated_cuda
 
-X = aj.linspace(-1, 1, 12).reshape(4, 3)
+X = aj.linspace(-1, 1, 12, device="cpu").reshape(4, 3)
 
 
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {

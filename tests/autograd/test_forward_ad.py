@@ -84,7 +84,7 @@ def test_packing_gives_aliases_and_keeps_the_very_tangent() -> None:
         assert primal._version == dual._version == found.primal._version
         assert tangent(primal) is None
         assert tangent(found.primal) is None
-        assert "tangent=tensor([1., 1.])" in repr(dual)
+        assert f"tangent={direction!r}" in repr(dual)
         assert "tangent=" not in repr(primal)
     assert tangent(dual) is None
     assert forward.unpack_dual(dual).primal is dual
@@ -458,10 +458,9 @@ def test_levels_leave_no_reference_cycles() -> None:
     gc.collect()
     gc.disable()
     try:
-        before = len(gc.get_objects())
         for _ in range(50):
             push()
-        assert len(gc.get_objects()) - before < 10
+        assert gc.collect() < 10  # objects that nobody but the collector finds
     finally:
         gc.enable()
 

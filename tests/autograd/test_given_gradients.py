@@ -1,4 +1,7 @@
-"""Backward adds to a ``.grad`` that somebody has given as ``grad.add_`` does, whatever that is: eager and compiled."""
+"""Backward adds to a ``.grad`` that somebody has given as ``grad.add_`` does, whatever that is: eager and compiled.
+
+Gradients in memory of NumPy's are tensors of the CPU, wherever the tests' tensors are.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,8 @@ GIVEN: dict[str, Callable[[Any], Any]] = {
     "of inference mode": _in_inference_mode(lambda v: v),
     "a view of inference mode": _in_inference_mode(lambda v: v.t().contiguous().t()),
     "expanded": lambda v: v[:1].expand(2, 3),
+}
+OF_NUMPY: dict[str, Callable[[Any], Any]] = {
     "read-only": _read_only,
     "broadcast by NumPy": lambda v: aj.from_numpy(np.broadcast_to(v[0].numpy(), (2, 3))),
     "read-only and expanded": lambda v: _read_only(v[:1]).expand(2, 3),
@@ -42,11 +47,15 @@ GIVEN: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("mode", [False, True])
-@pytest.mark.parametrize("kind", GIVEN)
+@pytest.mark.parametrize("kind", [*GIVEN, *OF_NUMPY])
 def test_a_given_gradient_is_added_to_as_by_add(kind: str, mode: bool) -> None:
+    make, how = GIVEN.get(kind), {"dtype": aj.float64}
+    if make is None:
+        make, how = OF_NUMPY[kind], {**how, "device": "cpu"}
+
     def outcome(add: Callable[[Any, Any], Any]) -> list[Any]:
-        leaf = aj.full((2, 3), 1.5, dtype=aj.float64).requires_grad_()
-        given = leaf.grad = GIVEN[kind](aj.full((2, 3), 7.0, dtype=aj.float64))
+        leaf = aj.full((2, 3), 1.5, **how).requires_grad_()
+        given = leaf.grad = make(aj.full((2, 3), 7.0, **how))
         found: list[Any] = []
         for _ in range(3):
             before = given._version if not given.is_inference() else None

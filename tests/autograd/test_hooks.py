@@ -109,7 +109,7 @@ def test_saved_tensor_hooks_pack_and_unpack() -> None:
         packed.append(t.shape)
         return t.numpy().copy()
 
-    with aj.autograd.graph.saved_tensors_hooks(pack, aj.from_numpy):
+    with aj.autograd.graph.saved_tensors_hooks(pack, aj.tensor):
         y = (x * x).exp()
     (gradient,) = aj.autograd.grad(y.sum(), x, create_graph=True)
     gradient.sum().backward()

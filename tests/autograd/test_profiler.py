@@ -27,6 +27,11 @@ def names(prof: Any) -> list[str]:
     return [e.name for e in prof.function_events]
 
 
+def outermost(prof: Any) -> list[FunctionEvent]:
+    """Rows below no other: on a device what an op launches is below the op."""
+    return [e for e in prof.function_events if e.cpu_parent is None]
+
+
 # -- rows
 
 
@@ -87,8 +92,8 @@ def test_ops_are_seen_in_order_and_apart() -> None:
     x = aj.randn(10, 10)
     with profile() as prof:
         x * 2 + 4
-    assert names(prof) == ["mul", "add"]
-    mul, add = prof.function_events
+    mul, add = outermost(prof)
+    assert [mul.name, add.name] == ["mul", "add"]
     assert 0 < mul.cpu_interval.start < mul.cpu_interval.end < add.cpu_interval.start
 
 
@@ -153,7 +158,8 @@ def test_writing_into_memory_is_seen() -> None:
     with profile(record_shapes=True) as prof:
         x.add_(1)
         x[0] = 5
-    assert names(prof)[0] == "add_" and "copy_" in names(prof)
+    assert names(prof)[0] in ("add_", "add")  # the latter on devices, whose kernels have results of their own
+    assert "copy_" in names(prof)
     assert prof.function_events[0].input_shapes == [[3], []]
 
 
@@ -163,9 +169,9 @@ def test_shapes_group_apart() -> None:
         a @ b
         a @ c
         a @ c
-    assert [e.input_shapes for e in prof.function_events] == [[[8, 4], [4, 3]], [[8, 4], [4, 5]], [[8, 4], [4, 5]]]
-    assert [e.count for e in prof.key_averages()] == [3]
-    assert [e.count for e in prof.key_averages(group_by_input_shape=True)] == [1, 2]
+    assert [e.input_shapes for e in outermost(prof)] == [[[8, 4], [4, 3]], [[8, 4], [4, 5]], [[8, 4], [4, 5]]]
+    assert [e.count for e in prof.key_averages() if e.key == "mm"] == [3]
+    assert [e.count for e in prof.key_averages(group_by_input_shape=True) if e.key == "mm"] == [1, 2]
     assert "[[8, 4], [4, 5]]" in prof.table()
 
 
@@ -181,8 +187,8 @@ def test_places_in_user_code_group_apart_and_are_exported(tmp_path: Path) -> Non
     with profile(with_stack=True) as prof:
         first()
         second()
-    assert [e.stack[0].partition(": ")[2] for e in prof.function_events] == ["first", "second"]
-    assert [e.count for e in prof.key_averages(group_by_stack_n=1)] == [1, 1]
+    assert [e.stack[0].partition(": ")[2] for e in outermost(prof)] == ["first", "second"]
+    assert [e.count for e in prof.key_averages(group_by_stack_n=1) if e.key == "add"] == [1, 1]
     prof.export_stacks(tmp_path / "stacks.txt", "self_cpu_time_total")
     lines = (tmp_path / "stacks.txt").read_text().splitlines()
     assert any("first" in line and int(line.rpartition(" ")[2]) > 0 for line in lines)
@@ -411,10 +417,10 @@ def test_eager_blocks_and_observed_blocks_nest() -> None:
     f(x)
     with profile() as prof, aj.eager():
         f(x)
-    assert names(prof) == ["mul", "add"]
+    assert [e.name for e in outermost(prof)] == ["mul", "add"]
     with aj.eager(), profile() as prof:
         f(x)
-    assert names(prof) == ["mul", "add"] and state.detour is None
+    assert [e.name for e in outermost(prof)] == ["mul", "add"] and state.detour is None
 
 
 def test_steps_take_the_native_way_again_after_a_block() -> None:

@@ -25,7 +25,8 @@ def test_device_and_cpu_choices_are_checked() -> None:
 def test_nvtx_ranges_show_shapes_on_request() -> None:
     with stub_nvtx() as nvtx, profiler.emit_nvtx(record_shapes=True):
         aj.ones(2, 3) * 2
-    assert nvtx.names[-1].endswith(", sizes = [[2, 3], []]")
+    (name,) = [name for name in nvtx.names if name.startswith("mul")]
+    assert name.endswith(", sizes = [[2, 3], []]")
     again = profiler.emit_nvtx()
     with stub_nvtx(), again, pytest.raises(RuntimeError, match="not reentrant"), again:
         pass
@@ -82,7 +83,7 @@ def test_a_schedule_measures_its_steps(tmp_path: Path) -> None:
     seen: list[list[str]] = []
 
     def ready(prof: Any) -> None:
-        seen.append([e.name for e in prof.events()])
+        seen.append([e.name for e in prof.events() if e.cpu_parent is None or e.cpu_parent.name.startswith("Prof")])
         aj.profiler.tensorboard_trace_handler(str(tmp_path), use_gzip=len(seen) > 1)(prof)
 
     plan = aj.profiler.schedule(wait=1, warmup=1, active=2, repeat=2)
@@ -93,7 +94,7 @@ def test_a_schedule_measures_its_steps(tmp_path: Path) -> None:
             prof.step()
     assert seen == [[f"ProfilerStep#{k}", "mul", f"ProfilerStep#{k + 1}", "mul"] for k in (2, 6)]
     assert len(list(tmp_path.iterdir())) == 2
-    assert prof.key_averages().total_average().count == 4
+    assert [e.count for e in prof.key_averages() if e.key == "mul"] == [2]
     with pytest.raises(RuntimeError, match="nothing has been measured"):
         aj.profiler.profile().events()
 

@@ -178,7 +178,7 @@ def test_jvp_sees_only_what_was_saved_for_it() -> None:
 
 
 def test_a_view_that_may_not_be_used_any_more_is_printed_as_invalid() -> None:
-    x = aj.ones(1, requires_grad=True)
+    x = aj.ones(1, requires_grad=True, device="cpu")
     with aj.no_grad():
         view = x[:]
         assert repr(view) == "tensor([1.])"

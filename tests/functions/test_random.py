@@ -40,6 +40,14 @@ def test_a_saved_state_continues() -> None:
     assert aj.equal(aj.rand(10), expected)
 
 
+def test_what_is_drawn_is_a_view_of_nothing(device: str) -> None:
+    like = aj.ones(2, 3, device=device)
+    drawn = [aj.rand(2, 3, device=device), aj.randn(6, device=device), aj.rand_like(like), aj.randn_like(like)]
+    assert [x._is_view() for x in drawn] == [False] * 4
+    x = aj.rand(2, device=device)
+    assert x[:]._base is x
+
+
 def test_generators_are_independent_of_the_default_one() -> None:
     own = aj.Generator().manual_seed(3)
     expected = aj.rand(4, generator=aj.Generator().manual_seed(3))

@@ -13,7 +13,7 @@ import autojit as aj
 
 
 def draws(*shape: int, seed: int = 0) -> aj.Tensor:
-    return aj.from_numpy(np.random.default_rng(seed).standard_normal(shape))
+    return aj.tensor(np.random.default_rng(seed).standard_normal(shape))
 
 
 @pytest.mark.parametrize("bins", [1, 5, 8])

@@ -367,12 +367,12 @@ def test_memory_is_bounded_by_the_file() -> None:
 
 
 def test_tensors_of_other_devices_need_a_place() -> None:
-    found = records(saved(aj.ones(2)))
-    found["archive/data.pkl"] = found["archive/data.pkl"].replace(b"\x03\x00\x00\x00cpu", b"\x06\x00\x00\x00cuda:0")
+    found = records(saved(aj.ones(2, device="cpu")))
+    found["archive/data.pkl"] = found["archive/data.pkl"].replace(b"\x03\x00\x00\x00cpu", b"\x07\x00\x00\x00cuda:99")
     content = zipped(found)
     with pytest.raises(RuntimeError, match="map it to the CPU"):
         loaded(content)
-    for place in ("cpu", aj.device("cpu"), {"cuda:0": "cpu"}, lambda storage, location: storage):
+    for place in ("cpu", aj.device("cpu"), {"cuda:99": "cpu"}, lambda storage, location: storage):
         assert aj.load(io.BytesIO(content), map_location=place).tolist() == [1.0, 1.0]
 
 

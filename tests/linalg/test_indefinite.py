@@ -41,7 +41,7 @@ def test_batches_broadcast_and_compile() -> None:
     def solved(a: aj.Tensor) -> aj.Tensor:
         return aj.linalg.ldl_solve(*aj.linalg.ldl_factor_ex(a)[:2], b)
 
-    np.testing.assert_allclose(a @ solved(aj.from_numpy(a)).numpy(), np.ones((3, 4, 2)), atol=1e-9)
+    np.testing.assert_allclose(a @ solved(aj.tensor(a)).numpy(), np.ones((3, 4, 2)), atol=1e-9)
 
 
 def test_a_singular_block_is_reported() -> None:

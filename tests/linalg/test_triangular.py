@@ -13,7 +13,7 @@ import autojit as aj
 def draws(*shape: int, is_complex: bool = False, seed: int = 0) -> aj.Tensor:
     generator = np.random.default_rng(seed)
     x = generator.standard_normal(shape)
-    return aj.from_numpy(x + 1j * generator.standard_normal(shape) if is_complex else x)
+    return aj.tensor(x + 1j * generator.standard_normal(shape) if is_complex else x)
 
 
 SHAPES = [(3, 3), (2, 4, 3), (3, 5), (2, 2, 3, 3), (0, 3), (1, 1)]

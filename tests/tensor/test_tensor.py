@@ -76,7 +76,8 @@ PRINTED = {
 
 @pytest.mark.parametrize("text", [t for t in PRINTED if "nan" not in t])
 def test_tensors_print_as_in_torch(text: str) -> None:
-    assert repr(PRINTED[text]()) == text
+    with aj.device("cpu"):
+        assert repr(PRINTED[text]()) == text
 
 
 def test_copies_are_independent() -> None:
@@ -109,7 +110,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
     "reshape": (lambda: aj.ones(6).view(4), RuntimeError),
     "view of a transpose": (lambda: aj.ones(2, 3).t().view(6), RuntimeError),
     "integer leaf": (lambda: aj.tensor([1], requires_grad=True), RuntimeError),
-    "device": (lambda: aj.zeros(1, device="cuda"), RuntimeError),
+    "device": (lambda: aj.zeros(1, device="cuda:99"), RuntimeError),
     "mean of integers": (lambda: aj.tensor([1]).mean(), RuntimeError),
     "bool minus": (lambda: aj.tensor([True]) - aj.tensor([True]), RuntimeError),
     "ragged": (lambda: aj.tensor([[1], [1, 2]]), ValueError),
@@ -144,7 +145,7 @@ def test_contiguous_lies_row_by_row_and_keeps_the_history() -> None:
 
 
 def test_profiles_of_printing_set_every_option() -> None:
-    x = aj.tensor([1.23456])
+    x = aj.tensor([1.23456], device="cpu")
     shown = []
     try:
         for profile in ("short", "default", "full"):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.device import CPU
-from autojit.core.device_array import Array, DeviceArray, layout_in_memory, on_layout, share_memory
+from autojit.core.device_array import Array, DeviceArray, layout_in_memory, on_layout, share_memory, write_array
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.source import here
 from autojit.core.tracebacks import trim
@@ -273,10 +273,7 @@ def _write_array(x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: 
     if old is not None and new._grad_fn is not None:
         _protect_saved(new._grad_fn, old, mark)
     if array.size:
-        if type(array) is DeviceArray:
-            array.space.write(array, new._array)
-        else:
-            quietly(np.copyto, array, new._array)
+        quietly(write_array if type(array) is DeviceArray else np.copyto, array, new._array)
 
 
 def _shared_memory(x: Tensor) -> ShapeError:

@@ -18,7 +18,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.device import CPU, Device, DeviceLike, require_available, space_at, with_index
 from autojit.core.device import device as parsed
-from autojit.core.device_array import host_copy
+from autojit.core.device_array import host_copy, layout_in_memory, on_layout
 from autojit.core.dtypes import DType, bool_, default_dtype, float32, float64, int64
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
 from autojit.core.locks import new_lock
@@ -171,7 +171,7 @@ def _by_kernel(name: str, key: Tensor, shape: Sequence[int], dtype: DType, place
         seed, offset = moved(key, place).unbind(0)
         like = wrap(space_at(place).allocate((count,), np.uint8))  # only its extent is read
         drawn: Tensor = apply(Op.registry["fused_arrays"](name, (dtype,)), seed, offset, like)
-        return drawn.reshape(shape)
+        return wrap(on_layout(drawn._array, layout_in_memory(drawn._array).reshape(shape)))  # a view of no tensor
     return wrap(drawn_by_kernel(name, (dtype,), key._array, count).reshape(shape)) if count >= LARGE else None
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.device_array import write_array
 from autojit.core.errors import UsageError
 from autojit.core.source import UNKNOWN
 from autojit.ir.op import Op
@@ -156,7 +157,7 @@ def forward_name(name: str) -> str:
 
 _names: dict[Any, str] = {}
 _known = 0
-_WRITING: dict[Any, str] = {np.copyto: "copy_", np.full: "full"}
+_WRITING: dict[Any, str] = {np.copyto: "copy_", write_array: "copy_", np.full: "full"}
 
 
 def op_name(function: Any, arguments: Sequence[Any]) -> str | None:
@@ -183,7 +184,7 @@ def is_recordable(function: Any, arguments: Sequence[Any]) -> bool:
     """
     if type(function) is np.ufunc:
         return len(arguments) == function.nin
-    return bool(arguments) and function is not np.copyto and function is not np.full
+    return bool(arguments) and (type(function) is MethodType or function not in _WRITING)
 
 
 def _learn_names() -> None:
