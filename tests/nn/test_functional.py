@@ -389,9 +389,14 @@ def test_normalisations_of_no_elements_keep_the_shape() -> None:
     assert F.group_norm(aj.zeros(0, 2), 1).shape == (0, 2)
 
 
-def test_attention_in_half_precision_rounds_only_its_result() -> None:
+def test_attention_in_half_precision_has_only_its_roundings() -> None:
     q, k, v = (RNG.normal(size=(2, 6, 8)) * 5 for _ in range(3))
     halves = [aj.tensor(x, dtype=aj.bfloat16) for x in (q, k, v)]
     exact = F.scaled_dot_product_attention(*[x.double() for x in halves])
     found = F.scaled_dot_product_attention(*halves)
-    np.testing.assert_allclose(found.double().numpy(), exact.numpy(), rtol=2.0**-8, atol=1e-3)
+    atol: Any = 1e-3
+    if found.device.type == "cuda":  # weights are rounded, too, on their way to the second product, as in torch
+        q, k, v = (x.double() for x in halves)
+        atol = atol + 2.0**-9 * F.scaled_dot_product_attention(q, k, v.abs()).numpy()
+    error = np.abs(found.double().numpy() - exact.numpy())
+    assert (error <= 2.0**-8 * np.abs(exact.numpy()) + atol).all()

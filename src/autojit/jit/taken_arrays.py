@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.device_array import share_memory
 from autojit.dispatch.dispatch import value_of
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, layout_of, storage_of
@@ -45,7 +46,7 @@ class _Taken:
     def is_of(self, memory: Storage) -> bool:
         """Whether this is the memory; tensors outside that share some may each have a storage."""
         if self.root is not None and memory.array is not None:
-            return np.may_share_memory(self.root, memory.array)
+            return share_memory(self.root, memory.array)
         return self.memory() is memory
 
     def is_held(self) -> bool:

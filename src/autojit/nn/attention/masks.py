@@ -58,6 +58,7 @@ def create_mask(
     Args:
         mod_fn: takes (batch, head, number of the query, number of the key), a score function a score before them.
         B, H: None: 1.
+        device: None: the accelerator if there is one, else the CPU, as in torch.
 
     Example:
         >>> create_mask(lambda b, h, q, k: q >= k, None, None, 2, 3)
@@ -65,7 +66,9 @@ def create_mask(
                   [ True,  True, False]]]])
     """
     extents = 1 if B is None else B, 1 if H is None else H, Q_LEN, KV_LEN
-    numbers = places(extents, "cpu" if device is None else device)
+    if device is None:
+        device = aj.accelerator.current_accelerator() or "cpu"
+    numbers = places(extents, device)
     if takes_score(mod_fn):
         scores = aj.zeros(extents, device=numbers[0].device)
         return ~aj.isneginf(modified_scores(mod_fn, scores, numbers))

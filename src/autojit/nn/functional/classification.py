@@ -190,7 +190,10 @@ def _class_cross_entropy(
     valid = _valid(target, input.shape[axis], ignore_index)
     if label_smoothing == 0.0 or weight is None:
         loss = composites_loss.cross_entropy(input, target, axis, label_smoothing)
-        return _reduce_classes(loss, valid, target, weight, reduction)
+        loss = _reduce_classes(loss, valid, target, weight, reduction)
+        if label_smoothing == 0.0:
+            return rename_node(loss, "NllLossBackward0", weight=weight, ignore_index=ignore_index)
+        return loss
     log_probs = log_softmax(input, axis)
     hard = aj.where(valid, -pick(log_probs, target, axis), 0.0) * class_weights(weight, valid, target)
     even = aj.where(valid, -(log_probs * _along(weight, axis, input.ndim)).sum(axis), 0.0)
