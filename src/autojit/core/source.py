@@ -115,7 +115,10 @@ def here(of_history: bool = False, depth: int = 1, is_inside: bool = False) -> S
             return _entered.place
         code = frame.f_code
         found = known.get(id(code))
-        kind = found[1] if found is not None else _kind_of(code)
+        if found is not None:
+            kind = found[1]
+        else:
+            kind = _kind_of(code) if _PASSED.get(code.co_filename, True) else _USERS
         if not kind:
             if of_history and _recorder is not None:
                 return _recorder(frame)
@@ -138,7 +141,7 @@ def here(of_history: bool = False, depth: int = 1, is_inside: bool = False) -> S
     return UNKNOWN
 
 
-_OWN_CODE, _OWN_RELAY, _LIBRARY_CODE = 1, 2, 3
+_USERS, _OWN_CODE, _OWN_RELAY, _LIBRARY_CODE = 0, 1, 2, 3
 _kinds: dict[int, tuple[CodeType, int]] = {}
 """The kinds of code that is not a user's, by its id, which it has as long as it is here: a code object computes its
 hash again each time. Users' is not kept alive.
@@ -147,9 +150,9 @@ _KINDS_LIMIT = 1 << 14
 
 
 def _kind_of(code: CodeType) -> int:
-    """What a frame is to a walk out to the user; 0: the user's."""
+    """What a frame is to a walk out to the user."""
     if not is_passed(code):
-        return 0
+        return _USERS
     kind = _LIBRARY_CODE
     if is_own(code):
         kind = _OWN_RELAY if _is_relay(code) else _OWN_CODE
