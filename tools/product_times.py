@@ -105,6 +105,8 @@ def main() -> None:
     parser.add_argument("--sizes", default=",".join(SIZES), help="m x k x n, with commas")
     parser.add_argument("--out", type=Path, help="a file; without it, the output")
     options = parser.parse_args()
+    if cuda_device(0).driver.is_emulated:
+        parser.error("the device is emulated, so its times say nothing: unset AUTOJIT_CUDA")
     sizes = options.sizes.split(",")
     if options.out is None:
         write(sys.stdout, sizes)

@@ -113,8 +113,8 @@ class _Text:
 
     def _returned(self, outputs: Sequence[Value]) -> list[str]:
         """The lines that give the results; those of ufuncs are asked for their order alone."""
-        lines = []
-        places = []
+        lines: list[str] = []
+        places: list[str] = []
         unsure = [v for v in outputs if v not in self._fresh or outputs.count(v) > 1]
         if unsure:
             lines.append(f"taken = k2(k3, ({', '.join(self._given)},))")
@@ -122,10 +122,8 @@ class _Text:
             lines += [f"taken.add(id({self._names[v]}))" for v in outputs if v not in unsure]
         for v in outputs:
             name = self._names[v]
-            is_sure = v not in unsure
-            places.append(
-                f"{name} if {name}.flags.c_contiguous else {name}.copy()" if is_sure else f"k1({name}, taken)"
-            )
+            own = f"k1({name}, taken)" if v in unsure else f"{name} if {name}.flags.c_contiguous else {name}.copy()"
+            places.append(own)
         return [*lines, f"return [{', '.join(places)}]"]
 
 
@@ -148,13 +146,7 @@ _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "<numpy program
 
 def _owners(known: set[int], arrays: Sequence[Any]) -> set[int]:
     """Which memories are known, and those that arrays that were given are in."""
-    found = known.copy()
-    for array in arrays:
-        owner = array
-        while type(owner.base) is np.ndarray:
-            owner = owner.base
-        found.add(id(owner))
-    return found
+    return known.union([id(owner_of(array)) for array in arrays])
 
 
 def _own(found: Ndarray, taken: set[int]) -> Ndarray:

@@ -12,7 +12,9 @@ import pytest
 from autojit.codegen.cuda.product_choice import choose, estimates
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core import dtypes
-from tools.product_times import FIELDS, row_of
+from autojit.runtime.gpu.devices import cuda_device
+from tests.emulated import emulated_cuda
+from tools.product_times import FIELDS, row_of, rows
 
 RECORDED = Path(__file__).with_name("recorded") / "product_times_h100.csv"
 H100 = CudaTarget("sm_90", 132)
@@ -39,6 +41,13 @@ def losses() -> dict[Product, float]:
         chosen = row_of(choose(getattr(dtypes, dtype), H100, (m, n, k), 1))
         found[product] = times[chosen] / min(times.values())
     return found
+
+
+def test_every_way_is_computed_where_it_is_to_be_timed() -> None:
+    with emulated_cuda():
+        found = list(rows(cuda_device(0), "16x16x16", "float32", "nn"))
+    assert len({row[5:-1] for row in found}) == len(found) > 2
+    assert {row[-1] for row in found} == {"nan"}  # an emulated device has no times
 
 
 def test_what_is_chosen_is_nearly_the_fastest() -> None:

@@ -14,7 +14,7 @@ side by side in one launch all the same; nobody meets there, so any number of bl
 A part of one block whose predecessors in the phase are all on one block is run by that block, behind a barrier of the
 block's threads alone.
 
-How to read: `plan_launches` forms groups (`_Rounds`; `_Grouping` where blocks meet), `_placed` says who runs what.
+How to read: `plan_launches` forms groups (`_Rounds`; `_Meeting` where blocks meet), `_placed` says who runs what.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from autojit.codegen.cuda.grid_function import MOST_REGISTERS, WARP
 from autojit.core.records import record
 
-# Of launches whose blocks meet. On H100 they are slower than graphs of separate kernels (`docs/design/device_runs.md`).
+# Of launches that several kernels share. Those whose blocks all meet are slower on H100 than graphs of separate kernels
+# (`docs/design/device_runs.md`).
 MOST_THREADS = 512
 """Of a block of a joined kernel: a thread may then have 128 registers."""
 MOST_HEAVY_THREADS = 256
@@ -163,36 +164,18 @@ def plan_launches(
     """
     if not meets:
         return _Rounds(facts, after, processors, most_parts).run()
-    ways = [_Grouping(facts, after, processors, most_parts).run(begins_apart=flag) for flag in (False, True)]
+    ways = [_Meeting(facts, after, processors, most_parts).run(begins_apart=flag) for flag in (False, True)]
     return min(ways, key=len)
 
 
 class _Grouping:
-    """Forms groups of kernels: what can be reached by joined ones, then what is apart, and so on."""
+    """What both ways to form groups of kernels have in common: what is left, what is reached, what is side by side."""
 
     def __init__(
         self, facts: Sequence[PartFacts], after: Sequence[Sequence[int]], processors: int, most_parts: int
     ) -> None:
         self.facts, self.after, self.processors, self.most_parts = facts, after, processors, most_parts
         self.left = dict.fromkeys(range(len(facts)))
-
-    def run(self, *, begins_apart: bool) -> list[JoinedGrid]:
-        found: list[JoinedGrid] = []
-        takes_apart = begins_apart
-        while self.left:
-            groups = self._apart() if takes_apart else self._joined()
-            found += groups
-            takes_apart = not takes_apart
-        return found
-
-    def _joined(self) -> Iterator[JoinedGrid]:
-        """All that can be done without what is apart."""
-        while True:
-            group = list(self._reached(self.left))
-            if not group:
-                return
-            self._take(group)
-            yield _placed(group, self.facts, self.after, self.processors)
 
     def _reached(self, among: Iterable[int]) -> Iterator[int]:
         """Kernels that join, as many as one launch takes: each waits for earlier launches and for each other only."""
@@ -213,11 +196,6 @@ class _Grouping:
             known.update(fresh)
             words, count = words + len(fresh), count + 1
             yield number
-
-    def _apart(self) -> Iterator[JoinedGrid]:
-        """All that is apart and waits for nothing that is left."""
-        ready = [n for n in self.left if not any(k in self.left for k in self.after[n])]
-        yield from self._alike([n for n in ready if not _joins(self.facts[n], self.processors)])
 
     def _alike(self, ready: list[int]) -> Iterator[JoinedGrid]:
         """Kernels that wait for nothing that is left, side by side in launches of those that are alike."""
@@ -241,6 +219,33 @@ class _Grouping:
             del self.left[number]
 
 
+class _Meeting(_Grouping):
+    """Forms groups whose blocks meet: what can be reached by joined kernels, then what is apart, and so on."""
+
+    def run(self, *, begins_apart: bool) -> list[JoinedGrid]:
+        found: list[JoinedGrid] = []
+        takes_apart = begins_apart
+        while self.left:
+            groups = self._apart() if takes_apart else self._joined()
+            found += groups
+            takes_apart = not takes_apart
+        return found
+
+    def _joined(self) -> Iterator[JoinedGrid]:
+        """All that can be done without what is apart."""
+        while True:
+            group = list(self._reached(self.left))
+            if not group:
+                return
+            self._take(group)
+            yield _placed(group, self.facts, self.after, self.processors)
+
+    def _apart(self) -> Iterator[JoinedGrid]:
+        """All that is apart and waits for nothing that is left."""
+        ready = [n for n in self.left if not any(k in self.left for k in self.after[n])]
+        yield from self._alike([n for n in ready if not _joins(self.facts[n], self.processors)])
+
+
 class _Rounds(_Grouping):
     """Forms groups in which no block waits for another: chains of one block, and what waits for nothing side by side.
 
@@ -260,7 +265,7 @@ class _Rounds(_Grouping):
         self.ready = {number for number, count in enumerate(self.missing) if not count}
         self.last = {k for k, f in enumerate(facts) if not self.followers[k] and not f.tells}
 
-    def run(self, *, begins_apart: bool = False) -> list[JoinedGrid]:
+    def run(self) -> list[JoinedGrid]:
         found: list[JoinedGrid] = []
         while self.left:
             chain = self._chain()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from autojit.codegen.cuda.grid_function import MOST_REGISTERS
+from autojit.codegen.cuda.lane_limits import REGISTERS
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core.dtypes import DType, bfloat16, float16, float32, float64
 from autojit.core.records import record
@@ -146,8 +147,8 @@ at most, and run as many blocks of a product side by side as they have shared me
 
 MOST_STAGES = 4
 
-PAIRED_THREADS, PAIRED_REGISTERS = 256, 128
-"""Of a block and of a thread: a processor has 65,536 registers."""
+BLOCKS_SIDE_BY_SIDE = 2
+"""On a processor, for which a block leaves registers."""
 
 # Warps, fragments of a warp (16 rows, 8 columns), bytes of depth for each line, slices.
 LAYOUTS = (
@@ -190,12 +191,14 @@ def tiles_of(fragment: Fragment, dtype: DType, k: int) -> list[Tile]:
 
 
 def most_registers(tile: Tile, dtype: DType) -> int:
-    """Of a thread: so many that a processor has room for two blocks of 256 threads, or three of fewer.
+    """Of a thread: so many that a processor has room for two blocks, of 128 threads for three.
 
     One block alone has two warps for each scheduler, which wait for their instructions most of the time: on H100, 60 %
     of all cycles. Tiles of float64 need more registers than that leaves.
     """
-    return PAIRED_REGISTERS if tile.threads >= PAIRED_THREADS and dtype is not float64 else MOST_REGISTERS
+    if dtype is float64:
+        return MOST_REGISTERS
+    return min(MOST_REGISTERS, REGISTERS // (BLOCKS_SIDE_BY_SIDE * tile.threads))
 
 
 def _depth(fragment: Fragment, dtype: DType, most: int, k: int) -> int:
