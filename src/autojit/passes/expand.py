@@ -44,6 +44,17 @@ def _in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any
     return _cast(bind(op, *[_cast(x, float32) for x in operands]), dtype)
 
 
+def _product(machine: Machine, rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
+    """A product of halves that the machine multiplies into float32, or else of what they are in float32."""
+    dtype = operands[0].spec.dtype
+    if dtype not in HALVES or (op.result is None and dtype in machine.product_dtypes):
+        return None
+    if dtype in machine.dot_dtypes:
+        return None if op.result is not None else _cast(bind(type(op)(float32), *operands), dtype)
+    product = bind(type(op)(), *[_cast(x, float32) for x in operands])
+    return product if op.result is not None else _cast(product, dtype)
+
+
 def _all_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
     """The same for ops with several operands or results, of which some are integers."""
     if operands[0].spec.dtype not in HALVES or getattr(op, "combine", "") == "set":
@@ -107,7 +118,7 @@ def _pays(known: Attending, op: Any, q: TensorType, k: TensorType) -> bool:
 
 ATTENTION = ("attention", "attention_adjoint")
 FLEXIBLE = ("flex_attention", "flex_attention_adjoint")
-PRODUCTS = ("matmul", "convolution", "convolution_input", "convolution_weight")
+PRODUCTS = ("convolution", "convolution_input", "convolution_weight")
 RULES: dict[str, Rule] = {
     "view_update": _own_expansion,
     **dict.fromkeys(("sum", "prod", "amax", "amin"), _in_float32),
@@ -122,6 +133,7 @@ def expand(graph: Graph, machine: Machine) -> Graph:
     Preserves results (halves are rounded once at the end, as the eager rule does). Time O(nodes).
     """
     rules = RULES if machine.product_dtypes.issuperset(HALVES) else RULES | dict.fromkeys(PRODUCTS, _in_float32)
+    rules = rules | {"matmul": partial(_product, machine)}
     rules = rules | dict.fromkeys(ATTENTION, partial(_attention, machine))
     rules = rules | dict.fromkeys(FLEXIBLE, partial(_flexible, machine))
     rules = rules | transform_rules(machine)

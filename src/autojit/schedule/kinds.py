@@ -52,8 +52,14 @@ def kinds_of(graph: Graph, machine: Machine) -> dict[Node, Kind]:
 
 def product_dtypes(graph: Graph, machine: Machine) -> set[str]:
     """The short names of the dtypes for which products of the graph need tile code."""
-    found = {node.outputs[0].type.dtype for node in graph.nodes if isinstance(node.op, _PRODUCTS)}
-    return {dtype.short for dtype in found & machine.product_dtypes}
+    found = [node for node in graph.nodes if isinstance(node.op, _PRODUCTS) and _has_tiles(node, machine)]
+    return {node.inputs[0].type.dtype.short for node in found}
+
+
+def _has_tiles(product: Node, machine: Machine) -> bool:
+    """Whether the machine multiplies these operands into this result."""
+    operand, result = product.inputs[0].type.dtype, product.outputs[0].type.dtype
+    return result in machine.product_dtypes and (operand is result or operand in machine.dot_dtypes)
 
 
 def is_opaque(node: Node) -> bool:
@@ -68,7 +74,7 @@ def is_opaque(node: Node) -> bool:
 def _kind(node: Node, machine: Machine) -> Kind:
     op = node.op
     if isinstance(op, _PRODUCTS):
-        return Kind.PRODUCT if node.outputs[0].type.dtype in machine.product_dtypes else Kind.SINGLE
+        return Kind.PRODUCT if _has_tiles(node, machine) else Kind.SINGLE
     if isinstance(op, Elementwise) and not op.has_code(machine.kind):
         return Kind.SINGLE
     is_stitched = isinstance(op, _STITCHED) and not _joins_blocks(node, machine)
