@@ -9,6 +9,7 @@ kernels (`fourier`). At the end complex numbers become pairs (`complex_parts`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -50,8 +51,8 @@ def _product(machine: Machine, rewriter: Rewriter, op: Any, operands: tuple[Trac
     if dtype not in HALVES or (op.result is None and dtype in machine.product_dtypes):
         return None
     if dtype in machine.dot_dtypes:
-        return None if op.result is not None else _cast(bind(type(op)(float32), *operands), dtype)
-    product = bind(type(op)(), *[_cast(x, float32) for x in operands])
+        return None if op.result is not None else _cast(bind(replace(op, result=float32), *operands), dtype)
+    product = bind(replace(op, result=None), *[_cast(x, float32) for x in operands])
     return product if op.result is not None else _cast(product, dtype)
 
 
@@ -118,7 +119,7 @@ def _pays(known: Attending, op: Any, q: TensorType, k: TensorType) -> bool:
 
 ATTENTION = ("attention", "attention_adjoint")
 FLEXIBLE = ("flex_attention", "flex_attention_adjoint")
-PRODUCTS = ("convolution", "convolution_input", "convolution_weight")
+PRODUCTS = ("matmul", "convolution", "convolution_input", "convolution_weight")
 RULES: dict[str, Rule] = {
     "view_update": _own_expansion,
     **dict.fromkeys(("sum", "prod", "amax", "amin"), _in_float32),
@@ -132,8 +133,7 @@ def expand(graph: Graph, machine: Machine) -> Graph:
 
     Preserves results (halves are rounded once at the end, as the eager rule does). Time O(nodes).
     """
-    rules = RULES if machine.product_dtypes.issuperset(HALVES) else RULES | dict.fromkeys(PRODUCTS, _in_float32)
-    rules = rules | {"matmul": partial(_product, machine)}
+    rules = RULES | dict.fromkeys(PRODUCTS, partial(_product, machine))
     rules = rules | dict.fromkeys(ATTENTION, partial(_attention, machine))
     rules = rules | dict.fromkeys(FLEXIBLE, partial(_flexible, machine))
     rules = rules | transform_rules(machine)
