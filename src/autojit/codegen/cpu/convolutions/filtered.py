@@ -17,8 +17,6 @@ plain sums, which give what `kernel` gives.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from autojit.codegen.cpu.chunks import wanted_chunks
 from autojit.codegen.cpu.convolutions.blocked import PACK, UNPACK, write_pack_block, write_unpack_block
 from autojit.codegen.cpu.convolutions.filtered_parts import (
@@ -291,8 +289,7 @@ class FilteredPrinter:
             text.call(PACK, source, stride, "%last", taps, to)
 
     def _write_plainly(self, text: VectorText) -> None:
-        window, lanes, one = self.window, self.lanes, replace(self.lanes, lanes=1)
-        seen_one = replace(one, dtype=window.operand)
+        window, lanes = self.window, self.lanes
         height, width = window.image
         with (
             text.loop("%low", "%high") as row,
@@ -308,8 +305,7 @@ class FilteredPrinter:
                 x = text.sub(text.add(column, m), window.padding[1])
                 inside = text.both(text.test("ult", y, height), text.test("ult", x, width))
                 seen = text.at(plane, text.mul(offset(text, [(y, width), (x, 1)]), self.operand_bytes))
-                found = text.load_vector(seen_one, text.choose(inside, seen, "@outside", "ptr"))
-                value = text.value(f"extractelement {one.text} {one.widened(text, found, seen_one)}, i64 0")
+                value = lanes.load_one(text, text.choose(inside, seen, "@outside", "ptr"), window.operand)
                 number = offset(text, [(k, window.kernel[1]), (m, 1)])
                 tap = text.sub(window.taps - 1, number) if self.is_transposed else number
                 assert isinstance(tap, str)

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from autojit.codegen.cpu.vector_text import Vector, VectorText
 from autojit.codegen.function_text import Operand
 from autojit.codegen.scalar import memory_type, suffix
-from autojit.core.dtypes import bfloat16, float32
+from autojit.core.dtypes import DType, bfloat16, float32
 from autojit.core.records import record
 
 MOST_UNROLLED = 4
@@ -58,6 +58,13 @@ class Lanes(Vector):
         bits = text.binary("shl", text.convert("zext", value, seen.text, words), "splat (i32 16)", words)
         return text.convert("bitcast", bits, words, self.text)
 
+    def load_one(self, text: VectorText, address: str, operand: DType) -> str:
+        """One element, likewise."""
+        if operand is self.dtype:
+            return text.load(self.element, address)
+        bits = text.binary("shl", text.convert("zext", text.load("i16", address), "i16", "i32"), 16, "i32")
+        return text.convert("bitcast", bits, "i32", self.element)
+
     def sum(self, text: VectorText, value: str) -> str:
         """The sum of all lanes, in pairs."""
         if self.dtype.kind == "float":
@@ -99,8 +106,8 @@ class Mover(ABC):
         """`lanes` elements, of which one is left out between any two."""
 
     @abstractmethod
-    def one(self, to: str, source: str) -> None:
-        """One element."""
+    def one(self, to: tuple[str, str], source: str) -> None:
+        """One element, to a row and a place in it."""
 
     def _seconds(self, vector: Vector, source: str) -> str:
         """Every second element; nothing is read behind the last."""
@@ -123,8 +130,9 @@ class Elements(Mover):
     def every_second(self, to: str, source: str) -> None:
         self.text.store_vector(self.vector, self._seconds(self.vector, source), to)
 
-    def one(self, to: str, source: str) -> None:
-        self.text.store(self.vector.element, self.text.load(self.vector.element, source), to)
+    def one(self, to: tuple[str, str], source: str) -> None:
+        value = self.text.load(self.vector.element, source)
+        self.text.store(self.vector.element, value, self.to(*to))
 
 
 class Pairs(Mover):
@@ -178,8 +186,8 @@ class Pairs(Mover):
         kept = text.value(f"select {v.mask} {self.partners}, {v.text} {high}, {v.text} zeroinitializer")
         self._store(to, low, kept, "")
 
-    def one(self, to: str, source: str) -> None:
-        text, size = self.text, bfloat16.size_bytes
-        text.store("i16", text.load("i16", source), to)
+    def one(self, to: tuple[str, str], source: str) -> None:
+        text, size, place = self.text, bfloat16.size_bytes, self.to(*to)
+        text.store("i16", text.load("i16", source), place)
         partner = text.choose(self.is_whole, self.source(source, self.apart), source, "ptr")
-        text.store("i16", text.choose(self.is_whole, text.load("i16", partner), "0", "i16"), text.at(to, size))
+        text.store("i16", text.choose(self.is_whole, text.load("i16", partner), "0", "i16"), text.at(place, size))

@@ -127,9 +127,11 @@ def _pack_row(
         count = text.binary("and", text.most(text.sub(last_q, first_q), 0), -mover.lanes)
         rest = text.add(first_q, count)
         with text.loop(first_q, rest, mover.lanes) as q:
-            mover.every_second(mover.to(to, q), mover.source(source, _source(text, layout, 2, q, start, phase)))
+            from_ = mover.source(source, _source(text, layout, 2, q, start, phase))
+            mover.every_second(mover.to(to, q), from_)
     with text.loop(rest, last_q) as q:
-        mover.one(mover.to(to, q), mover.source(source, _source(text, layout, 2, q, start, phase)))
+        from_ = mover.source(source, _source(text, layout, 2, q, start, phase))
+        mover.one((to, q), from_)
 
 
 def _first_at(text: VectorText, position: int, phase: str, step: int, start: Operand) -> str:

@@ -64,7 +64,8 @@ _PARAMETERS = {
 }
 
 MAX_CHUNKS = 16
-MULTIPLY_NS = {2: 0.006, 4: 0.012, 8: 0.024}  # as in `kernel`; of bfloat16 two at a time
+MULTIPLY_NS = {4: 0.012, 8: 0.024}  # as in `kernel`
+PAIR_NS = 0.006  # of bfloat16, two at a time
 
 
 def print_convolution_weight(node: Node, target: HostTarget) -> KernelText:
@@ -87,7 +88,8 @@ class _Printer:
         self.inputs, self.outputs = image.shape[1] // op.groups, output.shape[1] // op.groups
         self.taps, places = prod(op.extents), typical(prod(output.shape[2:]))
         products = typical(self.images) * self.groups * self.inputs * self.outputs * self.taps * places
-        self.estimate = 1000.0 + MULTIPLY_NS.get(self.size, 0.024) * products
+        per_product = PAIR_NS if self.dtype is bfloat16 else MULTIPLY_NS.get(self.size, 0.024)
+        self.estimate = 1000.0 + per_product * products
         copies = 1 if output.shape[-1] % self.lanes.lanes == 0 else op.extents[-1]
         self._plan_units(2 * copies * typical(prod(image.shape[2:])), places)
         row_bytes = max(self.block_inputs, 1) * self.size
