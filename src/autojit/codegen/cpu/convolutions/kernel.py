@@ -85,7 +85,8 @@ def print_convolution(node: Node, target: HostTarget) -> KernelText:
         return write(window, node.op.roles, target)
     if by_weight:
         return print_convolution_weight(node, target)
-    return _Printer(node, Registers.of(target)).print()
+    of_pairs = node.inputs[0].type.dtype is not node.outputs[0].type.dtype
+    return _Printer(node, Registers.of(target, of_pairs=of_pairs)).print()
 
 
 def _filtered(window: Window, roles: str, target: HostTarget) -> KernelText:
@@ -108,7 +109,7 @@ class _Printer:
         image, weight = (v.type for v in node.inputs)
         self.dtype, self.operand = node.outputs[0].type.dtype, image.dtype
         self.size = self.dtype.size_bytes
-        self.lanes = Lanes(self.dtype, VECTOR_BYTES // self.size, self.operand is not self.dtype)
+        self.lanes = Lanes(self.dtype, VECTOR_BYTES // self.size, registers.of_pairs)
         self.groups = op.groups
         self.images = image.shape[0]
         self.all_channels = image.shape[1] // op.groups

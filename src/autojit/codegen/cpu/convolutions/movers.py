@@ -7,6 +7,8 @@ last of an odd number of channels has zeros for a partner.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
 
 from autojit.codegen.cpu.vector_text import Vector, VectorText
 from autojit.codegen.function_text import Operand
@@ -79,6 +81,13 @@ class Lanes(Vector):
         return text.binary("fadd" if self.dtype.kind == "float" else "add", a, b, self.element)
 
 
+def pieces(count: int, most: int) -> Iterator[tuple[int, int]]:
+    """(first, elements) of pieces that cover ``count`` elements: powers of two up to ``most``, the last may overlap."""
+    length = min(most, 1 << (count.bit_length() - 1))
+    for first in range(0, count, length):
+        yield min(first, count - length), length
+
+
 class Mover(ABC):
     """Moves elements of a row of the image; `lanes` at a time where they are apart."""
 
@@ -102,8 +111,8 @@ class Mover(ABC):
         """Elements side by side."""
 
     @abstractmethod
-    def every_second(self, to: str, source: str) -> None:
-        """`lanes` elements, of which one is left out between any two."""
+    def every_second(self, to: str, source: str, lanes: int) -> None:
+        """So many elements, a power of two, of which one is left out between any two."""
 
     @abstractmethod
     def one(self, to: tuple[str, str], source: str) -> None:
@@ -112,6 +121,8 @@ class Mover(ABC):
     def _seconds(self, vector: Vector, source: str) -> str:
         """Every second element; nothing is read behind the last."""
         text, n = self.text, vector.lanes
+        if n == 1:
+            return text.load_vector(vector, source)
         ends = [text.load_vector(vector, self.source(source, place)) for place in (0, n - 1)]
         return text.shuffle(vector, ends[0], ends[1], [*range(0, n, 2), *range(n + 1, 2 * n, 2)])
 
@@ -127,8 +138,9 @@ class Elements(Mover):
         size = count * self.to_bytes if isinstance(count, int) else self.text.mul(count, self.to_bytes)
         self.text.copy_bytes(to, source, size)
 
-    def every_second(self, to: str, source: str) -> None:
-        self.text.store_vector(self.vector, self._seconds(self.vector, source), to)
+    def every_second(self, to: str, source: str, lanes: int) -> None:
+        vector = replace(self.vector, lanes=lanes)
+        self.text.store_vector(vector, self._seconds(vector, source), to)
 
     def one(self, to: tuple[str, str], source: str) -> None:
         value = self.text.load(self.vector.element, source)
@@ -141,7 +153,7 @@ class Pairs(Mover):
     def __init__(self, text: VectorText, apart: Operand, is_whole: str) -> None:
         super().__init__(text, 16, bfloat16.size_bytes, float32.size_bytes)
         self.apart, self.is_whole = apart, is_whole
-        self.halves, self.pairs = Vector(bfloat16, self.lanes), Vector(float32, self.lanes)
+        self.halves = Vector(bfloat16, self.lanes)
         self.partners = text.splat(is_whole, "i1", self.lanes)
 
     def row(self, to: str, source: str, count: Operand) -> None:
@@ -168,23 +180,23 @@ class Pairs(Mover):
         high = self.source(low, self.apart)
         seen = text.masked_load(v, low, mask) if mask else text.load_vector(v, low)
         both = text.value(f"and {v.mask} {mask}, {self.partners}") if mask else self.partners
-        self._store(self.to(to, first), seen, text.masked_load(v, high, both), mask)
+        self._store(v, self.to(to, first), (seen, text.masked_load(v, high, both)), mask)
 
-    def _store(self, to: str, low: str, high: str, mask: str) -> None:
-        text, lanes = self.text, self.lanes
-        mixed = text.shuffle(self.halves, low, high, [lane for k in range(lanes) for lane in (k, k + lanes)])
-        value = text.convert("bitcast", mixed, Vector(bfloat16, 2 * lanes).text, self.pairs.text)
+    def _store(self, halves: Vector, to: str, rows: tuple[str, str], mask: str) -> None:
+        text, lanes, pairs = self.text, halves.lanes, Vector(float32, halves.lanes)
+        mixed = text.shuffle(halves, *rows, [lane for k in range(lanes) for lane in (k, k + lanes)])
+        value = text.convert("bitcast", mixed, Vector(bfloat16, 2 * lanes).text, pairs.text)
         if mask:
-            text.masked_store(self.pairs, value, to, mask)
+            text.masked_store(pairs, value, to, mask)
         else:
-            text.store_vector(self.pairs, value, to)
+            text.store_vector(pairs, value, to)
 
-    def every_second(self, to: str, source: str) -> None:
-        text, v = self.text, self.halves
+    def every_second(self, to: str, source: str, lanes: int) -> None:
+        text, v = self.text, Vector(bfloat16, lanes)
         low = self._seconds(v, source)
         high = self._seconds(v, text.choose(self.is_whole, self.source(source, self.apart), source, "ptr"))
-        kept = text.value(f"select {v.mask} {self.partners}, {v.text} {high}, {v.text} zeroinitializer")
-        self._store(to, low, kept, "")
+        kept = text.value(f"select i1 {self.is_whole}, {v.text} {high}, {v.text} zeroinitializer")
+        self._store(v, to, (low, kept), "")
 
     def one(self, to: tuple[str, str], source: str) -> None:
         text, size, place = self.text, bfloat16.size_bytes, self.to(*to)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from autojit.codegen.cpu.convolutions.layout import Layout
-from autojit.codegen.cpu.convolutions.movers import Elements, Lanes, Mover, Pairs
+from autojit.codegen.cpu.convolutions.movers import Elements, Lanes, Mover, Pairs, pieces
 from autojit.codegen.cpu.vector_text import INTERNAL, VectorText
 from autojit.codegen.function_text import Operand
 from autojit.codegen.module_text import ModuleText, Signature
@@ -84,18 +84,24 @@ def write_pack(module: ModuleText, layout: Layout, lanes: Lanes) -> None:
 
 
 def copies_whole_rows(layout: Layout) -> bool:
-    """Whether what is packed of a row is one piece of it, of a size that is known."""
+    """Whether what is packed of a row is one piece of it, or every second element of one, of a size that is known."""
     is_open = is_symbolic(layout.packed[2]) or is_symbolic(layout.image[2])
-    return layout.step[2] == 1 and layout.band_axis != 2 and not is_open and layout.parts[2] <= MOST_COPIES
+    return layout.step[2] <= 2 and layout.band_axis != 2 and not is_open and layout.parts[2] <= MOST_COPIES
 
 
 def _copy_row(mover: Mover, layout: Layout, places: tuple[str, str], phase: int) -> None:
     """The elements of a row that are inside the image, whose packed places begin at ``phase`` of the padded one."""
     to, source = places
-    low, extent, columns = layout.low[2] - phase, layout.image[2], layout.packed[2]
-    first, last = min(max(low, 0), columns), max(0, min(columns, extent + low))
-    if first < last:
+    low, extent, columns, step = layout.low[2] - phase, layout.image[2], layout.packed[2], layout.step[2]
+    first, last = min(max(-(-low // step), 0), columns), max(0, min(columns, -(-(extent + low) // step)))
+    if first >= last:
+        return
+    if step == 1:
         mover.row(mover.to(to, first), mover.source(source, first - low), last - first)
+        return
+    for place, lanes in pieces(last - first, mover.lanes):
+        from_ = mover.source(source, 2 * (first + place) - low)
+        mover.every_second(mover.to(to, first + place), from_, lanes)
 
 
 def _source(text: VectorText, layout: Layout, axis: int, q: str, start: Operand, phase: str) -> str:
@@ -128,7 +134,7 @@ def _pack_row(
         rest = text.add(first_q, count)
         with text.loop(first_q, rest, mover.lanes) as q:
             from_ = mover.source(source, _source(text, layout, 2, q, start, phase))
-            mover.every_second(mover.to(to, q), from_)
+            mover.every_second(mover.to(to, q), from_, mover.lanes)
     with text.loop(rest, last_q) as q:
         from_ = mover.source(source, _source(text, layout, 2, q, start, phase))
         mover.one((to, q), from_)
