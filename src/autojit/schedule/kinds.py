@@ -12,6 +12,7 @@ from __future__ import annotations
 from enum import Enum
 from math import prod
 
+from autojit.core.dtypes import float32, float64
 from autojit.core.machine import Machine
 from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node
@@ -30,6 +31,9 @@ _PRODUCTS = Matmul, MatmulAdd
 # An element of these is computed from elements at positions that are known, which is all that fusion asks. They are not
 # `Elementwise` because these positions are not their own.
 _STITCHED = Concatenate, SliceUpdate, RandomBits
+OF_HOSTS = frozenset((float32, float64))
+"""What hosts of devices have tile code for, whatever the device has."""
+
 _FOLLOWED = Reindex, Source, Gathering
 
 
@@ -59,6 +63,8 @@ def product_dtypes(graph: Graph, machine: Machine) -> set[str]:
 def _has_tiles(product: Node, machine: Machine) -> bool:
     """Whether the machine multiplies these operands into this result."""
     operand, result = product.inputs[0].type.dtype, product.outputs[0].type.dtype
+    if product.outputs[0].type.device.type != machine.kind:
+        return operand is result and operand in OF_HOSTS
     return result in machine.product_dtypes and (operand is result or operand in machine.dot_dtypes)
 
 
