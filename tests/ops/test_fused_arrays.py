@@ -31,10 +31,11 @@ def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
     classes = aj.tensor(np.random.default_rng(6).integers(0, SIDE, SIDE))
     images, channels = draws(4, 6, 16, 16), draws(1, 6, 1, 1, seed=7)
     positive = channels * channels + 0.5
+    labels = aj.tensor([[1, 2], [1, 1], [2, 0]])
     time, live = x[:6, :9].reshape(6, 3, 3), aj.arange(6).reshape(6, 1, 1) < aj.tensor([[6], [4], [1]])
     return {
         "class_losses": ((1, 0.1, "sum"), [x, classes]),
-        "ctc_frame": ((-1e30,), [x, y, x > 0, row.unsqueeze(1) > 0]),
+        "ctc_losses": ((0, "sum", True), [time.log_softmax(2), labels, aj.tensor([6, 4, 0]), aj.tensor([2, 0, 1])]),
         "diag_embed": ((1, -2, -1), [x[0]]),
         "distances": ((3.0,), [x[:, :3], y[:, 3:6]]),
         "distances_by_products": ((), [x, y]),

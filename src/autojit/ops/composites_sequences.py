@@ -13,6 +13,7 @@ from typing import Any
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.op import O, bind
+from autojit.ops.composites_ctc import ctc_losses
 from autojit.ops.composites_recurrent import gru_gates, lstm_gates
 from autojit.ops.elementwise_arithmetic import add, where
 from autojit.ops.elementwise_selection import relu
@@ -22,9 +23,10 @@ from autojit.ops.matmul import matmul
 from autojit.ops.scan_steps import Scan
 from autojit.ops.shape import permute
 
-__all__ = ["gru_sequence", "lstm_sequence", "open_extents", "rnn_sequence"]
+__all__ = ["SEQUENCES", "open_extents"]
 
 _OPEN: dict[str, tuple[str, ...]] = {
+    "ctc_losses": ("TN.", "NL", "N", "N"),
     "gru_sequence": ("TN.", "N."),
     "lstm_sequence": ("TN.", "N.", "N."),
     "rnn_sequence": ("TN.", "N."),
@@ -36,7 +38,7 @@ def open_extents(composite: str, options: tuple[Any, ...], count: int) -> list[s
     extents. Those marked by a point, or by nothing, are what the kernel is made for: they are a network's.
     """
     letters = _OPEN[composite]
-    is_masked = options[0]
+    is_masked = composite != "ctc_losses" and options[0]
     return [*letters, *[""] * (count - len(letters) - is_masked), *["TN."] * is_masked]
 
 
@@ -122,3 +124,9 @@ def _over_time(
     op = Scan(body, first, len(stacks), stacks[0].spec.shape[0], reverse)
     *finals, outputs = as_tuple(bind(op, *states, *stacks, *constants), op.n_outputs)
     return (outputs, *finals)
+
+
+SEQUENCES: dict[str, Callable[..., Any]] = {
+    function.__name__: function for function in (ctc_losses, gru_sequence, lstm_sequence, rnn_sequence)
+}
+"""What eager mode computes by NumPy until a kernel was compiled beside."""

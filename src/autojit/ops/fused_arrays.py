@@ -12,12 +12,12 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import autojit.ops.composites_arrays as composites  # by its full name: asking the package would load all of it
-import autojit.ops.composites_sequences as sequences
 from autojit.core.dtypes import float64
 from autojit.core.records import record
 from autojit.core.sizes import named_size
 from autojit.core.types import TensorType
 from autojit.ir.op import Ndarray
+from autojit.ops.composites_sequences import SEQUENCES, open_extents
 from autojit.ops.fused import NamedComposite
 from autojit.ops.graph_op import types_of
 from autojit.ops.numpy_program import Program
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ARRAY_COMPOSITES", "FusedArrays"]
 
-SEQUENCES = ("gru_sequence", "lstm_sequence", "rnn_sequence")
 ARRAY_COMPOSITES: dict[str, Callable[..., Any]] = {
     **{name: getattr(composites, name) for name in composites.__all__},
-    **{name: getattr(sequences, name) for name in SEQUENCES},
+    **SEQUENCES,
 }
 _TYPICAL = 64  # of an open extent; nothing depends on it
 
@@ -71,7 +70,7 @@ class FusedArrays(NamedComposite):
 
     def _extents(self, operands: Sequence[Any]) -> list[list[int | str]]:
         """The extents of operands that are no cotangents; letters in place of those that a kernel leaves open."""
-        axes = sequences.open_extents(self.composite, self.options, len(operands))
+        axes = open_extents(self.composite, self.options, len(operands))
         return [
             [n if n == 1 or letter == "." else letter for n, letter in zip_longest(x.shape, given, fillvalue=".")]
             for x, given in zip(operands, axes, strict=True)
