@@ -55,6 +55,9 @@ def ctc_loss(
         tensor(0.2877)
     """
     known(reduction)
+    if log_probs.dtype.size_bytes < 4:  # which does not hold the logarithm of a probability that is 0
+        wide = ctc_loss(log_probs.float(), targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
+        return wide.to(log_probs.dtype)
     single = log_probs.ndim == 2
     if single:
         log_probs = log_probs.unsqueeze(1)
