@@ -94,9 +94,10 @@ class Scan(HoldsGraphs):
         return one_or_all([*carried, *results])
 
     def _program(self) -> Program | None:
-        """The body's NumPy calls, kept with the op; None where sizes are open or somebody else's code is called."""
+        """The body's NumPy calls, kept with the op; None where sizes are open, or it does more than compute."""
         found: Program | None = self.__dict__.get("_calls")
-        if found is None and not self.calls_out and not _has_open_sizes(self.body):
+        does_more = self.calls_out or any(node.is_kept for node in self.body.nodes)
+        if found is None and not does_more and not _has_open_sizes(self.body):
             found = Program(self.body)
             object.__setattr__(self, "_calls", found)
         return found
