@@ -17,7 +17,7 @@ from autojit.ir.op import Op
 from autojit.ops.shape import Permute, Reshape, Slice
 from autojit.tensor import Tensor
 from autojit.tensor.node import ZERO, Edge, type_of_meta
-from autojit.tensor.state import state
+from autojit.tensor.state import quietly, state
 from autojit.tensor.tensor import wrap
 
 CUTS = (Slice, ViewChain)
@@ -59,8 +59,7 @@ class Pieces:
         place = _piece(total._array, chain)
         if place is None or place.shape != array.shape:
             return None
-        with np.errstate(all="ignore"):
-            np.add(place, array, out=place)
+        quietly(np.add, place, array, place)
         self._sums[edge] = id(total)
         return total
 
