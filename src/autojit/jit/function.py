@@ -152,6 +152,10 @@ class JitFunction:
         """Another function compiled with the same options."""
         return JitFunction(function, **self.options())
 
+    def _beside(self, function: Callable[..., Any]) -> JitFunction:
+        """What goes on outside of this function's calls, compiled: it is compared with nothing of the user's."""
+        return JitFunction(function, None, self.open_sizes.dynamic, self.memory_budget)
+
     def as_module(self) -> Any:
         """What the user gets: for a module that is compiled, a module."""
         made = getattr(type(self.function), "_of_jitted", None)
@@ -393,7 +397,7 @@ class JitFunction:
         native = step.entry
         if native is None or not native.fits(leaves):
             slow = self._refused if self.rebinding is None else self.rebinding.finishing(self._slow)
-            native = step.entry = NativeStep(step, leaves, epoch, slow)
+            native = step.entry = NativeStep(step, leaves, epoch, slow, self.name, self._beside)
             self.natives.add(native)
             others = (other for other in self._recent[mode] if other.step is not step)
             self._recent[mode] = linked(self._recent[mode], (native, *others)[:RECENT_LIMIT], self._is_alone)

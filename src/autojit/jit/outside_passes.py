@@ -1,0 +1,234 @@
+"""Backward passes through the node of one native call, which are compiled steps as well.
+
+``loss.backward()`` of a result of a compiled function is a function like any other: it reads the operands of the call
+and adds to ``.grad`` of the leaves. So it is captured and called as one (`accumulated`), and native code does what the
+engine would: the derivative, and the sums in memory that is used again. Where something else hangs on the way (hooks,
+histories of arguments, several results), the engine walks, and only the node's rule is a step (`pulled`). What neither
+can do for a call is left to the node's own rule, which computes the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.autograd.accumulation import accumulate
+from autojit.core.config import config
+from autojit.history.saved import accumulator_of
+from autojit.ir.concrete import concrete, take_sizes
+from autojit.ir.inline import inline
+from autojit.jit.call import CompiledCall
+from autojit.ops.cotangent_masks import masking
+from autojit.tensor.node import FREED
+from autojit.tensor.state import grad_mode, guard_epoch, state
+from autojit.tensor.tensor import LIKE_LEAF, Tensor, type_of, wrap
+
+if TYPE_CHECKING:
+    from autojit.jit.call_node import CallNode
+
+_UNKNOWN: Any = object()  # what is not made yet; None: there is no such step
+Jitted = Callable[[Callable[..., Any]], Callable[..., Any]]
+_MOST_BYTES = 1 << 18
+"""Of gradients, which the engine copies, as a step's results stay its own: above, a rule's fresh arrays are faster."""
+
+
+class OutsidePasses:
+    """Passes of the calls of one native step.
+
+    Args:
+        op: the captured function.
+        leaves: the leaves among its operands that are the step's state, by place.
+        owners: all tensors of the state; they come after the arguments.
+        n_given: how many arguments there are.
+        jitted: makes a compiled function.
+    """
+
+    def __init__(
+        self, op: CompiledCall, leaves: Mapping[int, Tensor], owners: Sequence[Tensor], n_given: int, jitted: Jitted
+    ) -> None:
+        self.op, self.leaves, self.owners, self.n_given, self.jitted = op, leaves, owners, n_given, jitted
+        self.epoch = -1  # the guard epoch for which leaves are known to be plain
+        self.accumulating: dict[tuple[int, bool], Any] = {}  # by output, and whether a cotangent is given
+        self.pulling: dict[Any, Any] = {}  # by outputs, and which of their cotangents are behind masks
+
+    # -- the whole pass
+
+    def backward(self, node: CallNode, number: int, gradient: Any, keep: bool) -> bool:
+        """Do a backward pass from one result alone; False where that is for the engine to do."""
+        if node.given or _is_hooked(node) or not _is_plain_now():
+            return False
+        if int(guard_epoch[0]) != self.epoch and not self._has_plain_leaves():
+            return False
+        given = node.primals[: self.n_given]
+        if gradient is not None:
+            array: Any = gradient._array if type(gradient) is Tensor else None
+            if not _is_row_major(array) or (array.shape, array.dtype) != node.out_metas[number]:
+                return False
+            given.append(wrap(array))
+        elif node.out_metas[number][0]:
+            return False  # which the engine refuses, unless there is one element
+        if not self._is_unchanged(node):
+            return False
+        key = number, gradient is not None
+        step = self.accumulating.get(key, _UNKNOWN)
+        if step is _UNKNOWN:
+            step = self.accumulating[key] = self._accumulating(*key)
+        if step is None:
+            return False
+        step(*given)
+        if not keep:
+            node.release()
+        return True
+
+    def _accumulating(self, number: int, given: bool) -> Callable[..., Any] | None:
+        before = masking.is_on, masking.outputs
+        try:
+            masking.is_on, masking.outputs = given, None
+            call = self._derivative((number,))
+        finally:
+            masking.is_on, masking.outputs = before
+        if call is None or not call.reached or not all(place in self.leaves for place in call.reached):
+            return None
+        return self.jitted(_Accumulated(self, call, given).run)
+
+    def _has_plain_leaves(self) -> bool:
+        """Whether nothing but a sum happens at the leaves. Hooks and flags that change are counted in the epoch."""
+        now = int(guard_epoch[0])
+        if not all(map(_is_plain_leaf, self.leaves.values())):
+            return False
+        self.epoch = now
+        return True
+
+    # -- the rule of the node
+
+    def pulled(self, node: CallNode, grads: Sequence[Any]) -> list[Any] | None:
+        """The cotangents of the operands, from those of the results; None where the node's own rule is to run."""
+        if state.__dict__["grad_enabled"] or not _is_plain_now():
+            return None
+        taken = tuple([k for k, grad in enumerate(grads) if grad is not None])
+        bars = [grads[k] for k in taken]
+        if not taken or not all([type(bar) is Tensor and _is_row_major(bar._array) for bar in bars]):  # noqa: C419
+            return None
+        if not self._is_unchanged(node):
+            return None
+        masked = masking.outputs
+        key = taken, tuple([masking.is_on and (masked is None or k in masked) for k in taken])
+        step = self.pulling.get(key, _UNKNOWN)
+        if step is _UNKNOWN:
+            step = self.pulling[key] = self._pulling(taken)
+        if step is None:
+            return None
+        given = [t if not t._requires_grad else wrap(t._array) for t in (*node.primals[: self.n_given], *bars)]
+        run, reached = step
+        found: list[Any] = [None] * len(node.primals)
+        for place, t in zip(reached, run(*given), strict=True):
+            found[place] = wrap(t._array)
+        return found
+
+    def _pulling(self, taken: tuple[int, ...]) -> tuple[Callable[..., Any], Sequence[int]] | None:
+        call = self._derivative(taken)
+        if call is None or not call.reached:
+            return None
+        if sum(v.type.size * v.type.dtype.itemsize for v in call.graph.outputs) > _MOST_BYTES:
+            return None
+        return self.jitted(_Pulled(self, call).run), call.reached
+
+    def _derivative(self, taken: tuple[int, ...]) -> CompiledCall | None:
+        """The derivative by all operands, from cotangents in row-major order; None if it is more than its graph."""
+        op = self.op
+        wanted = op.wanted()
+        if op.watch is not None or not set(taken) <= set(op._with_history()) or not wanted:
+            return None
+        call = op.adjoint_call(wanted, (), taken)
+        if call.reads is not None or call.extra or call.layouts is not None:
+            return None
+        return call
+
+    def _is_unchanged(self, node: CallNode) -> bool:
+        """Whether the operands and results that a node keeps are there, and as they were."""
+        primals = node.primals
+        if primals[0] is FREED:
+            return False
+        storages = [t._storage for t in primals]
+        storages += [t._storage if isinstance(t, Tensor) else None for t in node.results]
+        if [0 if s is None else s.version for s in storages] != node.versions:
+            return False
+        return [0 if s is None else s.changes for s in storages] == node.changes
+
+
+class _Derivative:
+    """A derivative as a function of the arguments of a call and of cotangents; the state is outside of it."""
+
+    def __init__(self, passes: OutsidePasses, call: CompiledCall) -> None:
+        self.owners, self.n_given, self.leaves, self.call = passes.owners, passes.n_given, passes.leaves, call
+
+    def _of(self, given: Sequence[Tensor], bars: Sequence[Tensor]) -> list[Any]:
+        operands = [t.detach() for t in (*given, *self.owners, *bars)]
+        graph, sizes = self.call.graph, dict[str, Any]()
+        for value, t in zip(graph.inputs, operands, strict=True):
+            take_sizes(value.type, type_of(t).shape, sizes)
+        return inline(concrete(graph, sizes) if sizes else graph, operands, operands[0])
+
+
+class _Accumulated(_Derivative):
+    """The derivative of one result, added to ``.grad`` of the leaves."""
+
+    def __init__(self, passes: OutsidePasses, call: CompiledCall, given: bool) -> None:
+        super().__init__(passes, call)
+        self.given = given
+
+    def run(self, *given: Tensor) -> None:
+        """The arguments of the call; then the cotangent, unless it is 1."""
+        with grad_mode(False):
+            bar = given[-1] if self.given else Tensor._literal_of(1, self.call.graph.inputs[-1].type)
+            found = self._of(given[: self.n_given], [bar])
+            found.reverse()
+            for place in self.call.reached:
+                accumulate(accumulator_of(self.leaves[place]), [found.pop()])  # type: ignore[arg-type]
+
+
+class _Pulled(_Derivative):
+    """The derivatives of some results, as results."""
+
+    def run(self, *given: Tensor) -> tuple[Any, ...]:
+        """The arguments of the call, and the cotangents."""
+        with grad_mode(False):
+            return tuple(self._of(given[: self.n_given], given[self.n_given :]))
+
+
+def _is_plain_now() -> bool:
+    """Whether nothing watches what the thread does, or does it in another way."""
+    now = state.__dict__
+    return (
+        now["trace"] is None
+        and not now["layers"]
+        and now["observer"] is None
+        and not now["anomaly"]
+        and now["detour"] is None
+        and now["autocast"] is None
+        and now["recording_hooks"] is None
+        and not config.disable
+        and not config.check
+    )
+
+
+def _is_hooked(node: CallNode) -> bool:
+    """Whether something else than its rule happens at a node."""
+    return not (
+        node.tensor_hooks is None and node.retained is None and node.pre_hooks is None and node.post_hooks is None
+    )
+
+
+def _is_plain_leaf(leaf: Tensor) -> bool:
+    """Whether a gradient that arrives at a leaf is added to ``.grad``, and that is all."""
+    if not leaf._requires_grad or leaf._grad_fn is not None or leaf._grad_dtype is not LIKE_LEAF:
+        return False
+    node = None if leaf._accumulator is None else leaf._accumulator()
+    tables = (*(leaf._leaf_hooks or ()), *(() if node is None else node.hook_tables()))
+    return not any(tables)
+
+
+def _is_row_major(array: Any) -> bool:
+    return type(array) is np.ndarray and array.flags.c_contiguous
