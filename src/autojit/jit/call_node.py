@@ -61,6 +61,9 @@ class CallNode(OpNode):
     def backward_alone(self, number: int, gradient: Any, keep: bool) -> bool:
         return self.passes.backward(self, number, gradient, keep)
 
+    def grad_alone(self, number: int, gradient: Any, inputs: Any, keep: bool) -> tuple[Tensor, ...] | None:
+        return self.passes.asked(self, number, gradient, inputs, keep)
+
     def release(self) -> None:
         self.primals = [FREED] * len(self.primals)
         self.results = [FREED if isinstance(kept, Tensor) else kept for kept in self.results]

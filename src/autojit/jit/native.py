@@ -465,7 +465,7 @@ _NEEDS_PYTHON: tuple[tuple[str, Callable[[CompiledStep], object]], ...] = (
     ),
     (
         "arguments have a history",
-        lambda step: any(not leaf.is_leaf and leaf.requires_grad for leaf in step.capture.arguments),
+        lambda step: any(not leaf.is_leaf and leaf.requires_grad for leaf in step.capture.arguments) and not step.call,
     ),
 )
 

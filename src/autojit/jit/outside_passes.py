@@ -21,7 +21,7 @@ from autojit.ir.concrete import concrete, take_sizes
 from autojit.ir.inline import inline
 from autojit.jit.call import CompiledCall
 from autojit.ops.cotangent_masks import masking
-from autojit.tensor.node import FREED
+from autojit.tensor.node import FREED, AccumulateGrad
 from autojit.tensor.state import grad_mode, guard_epoch, state
 from autojit.tensor.tensor import LIKE_LEAF, Tensor, type_of, wrap
 
@@ -49,32 +49,28 @@ class OutsidePasses:
         self, op: CompiledCall, leaves: Mapping[int, Tensor], owners: Sequence[Tensor], n_given: int, jitted: Jitted
     ) -> None:
         self.op, self.leaves, self.owners, self.n_given, self.jitted = op, leaves, owners, n_given, jitted
+        self.places = {id(leaf): place for place, leaf in leaves.items()}
         self.epoch = -1  # the guard epoch for which leaves are known to be plain
-        self.accumulating: dict[tuple[int, bool], Any] = {}  # by output, and whether a cotangent is given
-        self.pulling: dict[Any, Any] = {}  # by outputs, and which of their cotangents are behind masks
+        self._accumulating: dict[tuple[int, bool], Any] = {}  # steps by output, and whether a cotangent is given
+        self._asking: dict[tuple[int, bool], Any] = {}
+        self._pulling: dict[Any, Any] = {}  # by outputs, and which of their cotangents are behind masks
 
-    # -- the whole pass
+    # -- passes from one result alone
 
     def backward(self, node: CallNode, number: int, gradient: Any, keep: bool) -> bool:
-        """Do a backward pass from one result alone; False where that is for the engine to do."""
-        if node.given or _is_hooked(node) or not _is_plain_now():
+        """Add the gradients to ``.grad`` of the leaves; False where that is for the engine to do."""
+        if node.given or not self._is_direct(node):
             return False
-        if int(guard_epoch[0]) != self.epoch and not self._has_plain_leaves():
-            return False
-        given = node.primals[: self.n_given]
-        if gradient is not None:
-            array: Any = gradient._array if type(gradient) is Tensor else None
-            if not _is_row_major(array) or (array.shape, array.dtype) != node.out_metas[number]:
-                return False
-            given.append(wrap(array))
-        elif node.out_metas[number][0]:
-            return False  # which the engine refuses, unless there is one element
-        if not self._is_unchanged(node):
+        given = self._seeded(node, number, gradient)
+        if given is None:
             return False
         key = number, gradient is not None
-        step = self.accumulating.get(key, _UNKNOWN)
+        step = self._accumulating.get(key, _UNKNOWN)
         if step is _UNKNOWN:
-            step = self.accumulating[key] = self._accumulating(*key)
+            call = self._derivative_of(*key)
+            is_whole = call is not None and all(place in self.leaves for place in call.reached)
+            step = self.jitted(_Accumulated(self, call, key[1]).run) if call is not None and is_whole else None
+            self._accumulating[key] = step
         if step is None:
             return False
         step(*given)
@@ -82,24 +78,75 @@ class OutsidePasses:
             node.release()
         return True
 
-    def _accumulating(self, number: int, given: bool) -> Callable[..., Any] | None:
-        before = masking.is_on, masking.outputs
-        try:
-            masking.is_on, masking.outputs = given, None
-            call = self._derivative((number,))
-        finally:
-            masking.is_on, masking.outputs = before
-        if call is None or not call.reached or not all(place in self.leaves for place in call.reached):
+    def asked(
+        self, node: CallNode, number: int, gradient: Any, inputs: Sequence[Any], keep: bool
+    ) -> tuple[Tensor, ...] | None:
+        """The gradients by some leaves; None where that is for the engine to do."""
+        if not self._is_direct(node):
             return None
-        return self.jitted(_Accumulated(self, call, given).run)
+        places = [self._place_of(node, x) for x in inputs]
+        given = self._seeded(node, number, gradient)
+        if given is None or None in places or len(set(places)) < len(places):
+            return None
+        key = number, gradient is not None
+        found = self._asking.get(key, _UNKNOWN)
+        if found is _UNKNOWN:
+            call = self._derivative_of(*key)
+            found = None if call is None else (self.jitted(_Pulled(self, call, not key[1]).run), call.reached)
+            self._asking[key] = found
+        if found is None or not set(places) <= set(found[1]):
+            return None
+        made = dict(zip(found[1], found[0](*[_plain(t) for t in given]), strict=True))
+        if not keep:
+            node.release()
+        return tuple([made[place] for place in places])
+
+    def _is_direct(self, node: CallNode) -> bool:
+        """Whether nothing but sums happens between a node and the leaves of its state, whatever the pass is."""
+        if _is_hooked(node) or not _is_plain_now():
+            return False
+        return int(guard_epoch[0]) == self.epoch or self._has_plain_leaves()
 
     def _has_plain_leaves(self) -> bool:
-        """Whether nothing but a sum happens at the leaves. Hooks and flags that change are counted in the epoch."""
+        """Hooks and flags that change are counted in the epoch."""
         now = int(guard_epoch[0])
         if not all(map(_is_plain_leaf, self.leaves.values())):
             return False
         self.epoch = now
         return True
+
+    def _place_of(self, node: CallNode, x: Any) -> int | None:
+        """Which operand a tensor is; None where gradients reach it in another way as well, or more happens there."""
+        given = node.given or {}
+        if any(type(edge[0]) is not AccumulateGrad or id(edge[0].variable) in self.places for edge in given.values()):
+            return None
+        place = self.places.get(id(x))
+        if place is None and given:
+            place = next((k for k in given if node.primals[k] is x and _is_plain_leaf(x)), None)
+        return place
+
+    def _seeded(self, node: CallNode, number: int, gradient: Any) -> list[Any] | None:
+        """The arguments of the step for a pass, the cotangent with them if one is given."""
+        given = node.primals[: self.n_given]
+        if gradient is not None:
+            array: Any = gradient._array if type(gradient) is Tensor else None
+            if not _is_row_major(array) or (array.shape, array.dtype) != node.out_metas[number]:
+                return None
+            given.append(wrap(array))
+        elif node.out_metas[number][0]:
+            return None  # which the engine refuses, unless there is one element
+        return given if self._is_unchanged(node) else None
+
+    def _derivative_of(self, number: int, is_given: bool) -> CompiledCall | None:
+        """The derivative of one result by all operands; cotangents that are given may be zeros of masked branches."""
+        if not (is_given or self.op.graph.outputs[number].type.dtype.is_floating_point):
+            return None
+        before = masking.is_on, masking.outputs
+        try:
+            masking.is_on, masking.outputs = is_given, None
+            return self._derivative((number,))
+        finally:
+            masking.is_on, masking.outputs = before
 
     # -- the rule of the node
 
@@ -115,25 +162,20 @@ class OutsidePasses:
             return None
         masked = masking.outputs
         key = taken, tuple([masking.is_on and (masked is None or k in masked) for k in taken])
-        step = self.pulling.get(key, _UNKNOWN)
+        step = self._pulling.get(key, _UNKNOWN)
         if step is _UNKNOWN:
-            step = self.pulling[key] = self._pulling(taken)
+            call = self._derivative(taken)
+            reached = () if call is None else call.reached
+            is_small = sum([node.primals[place]._array.nbytes for place in reached]) <= _MOST_BYTES
+            step = (self.jitted(_Pulled(self, call).run), call.reached) if call is not None and is_small else None
+            self._pulling[key] = step
         if step is None:
             return None
-        given = [t if not t._requires_grad else wrap(t._array) for t in (*node.primals[: self.n_given], *bars)]
-        run, reached = step
         found: list[Any] = [None] * len(node.primals)
-        for place, t in zip(reached, run(*given), strict=True):
-            found[place] = wrap(t._array)
+        made = step[0](*[_plain(t) for t in (*node.primals[: self.n_given], *bars)])
+        for place, t in zip(step[1], made, strict=True):
+            found[place] = t
         return found
-
-    def _pulling(self, taken: tuple[int, ...]) -> tuple[Callable[..., Any], Sequence[int]] | None:
-        call = self._derivative(taken)
-        if call is None or not call.reached:
-            return None
-        if sum(v.type.size * v.type.dtype.itemsize for v in call.graph.outputs) > _MOST_BYTES:
-            return None
-        return self.jitted(_Pulled(self, call).run), call.reached
 
     def _derivative(self, taken: tuple[int, ...]) -> CompiledCall | None:
         """The derivative by all operands, from cotangents in row-major order; None if it is more than its graph."""
@@ -142,7 +184,7 @@ class OutsidePasses:
         if op.watch is not None or not set(taken) <= set(op._with_history()) or not wanted:
             return None
         call = op.adjoint_call(wanted, (), taken)
-        if call.reads is not None or call.extra or call.layouts is not None:
+        if call.reads is not None or call.extra or call.layouts is not None or not call.reached:
             return None
         return call
 
@@ -171,6 +213,11 @@ class _Derivative:
             take_sizes(value.type, type_of(t).shape, sizes)
         return inline(concrete(graph, sizes) if sizes else graph, operands, operands[0])
 
+    def _one(self) -> Tensor:
+        """The cotangent of a result that is a number."""
+        made: Tensor = Tensor._literal_of(1, self.call.graph.inputs[-1].type)
+        return made
+
 
 class _Accumulated(_Derivative):
     """The derivative of one result, added to ``.grad`` of the leaves."""
@@ -182,8 +229,7 @@ class _Accumulated(_Derivative):
     def run(self, *given: Tensor) -> None:
         """The arguments of the call; then the cotangent, unless it is 1."""
         with grad_mode(False):
-            bar = given[-1] if self.given else Tensor._literal_of(1, self.call.graph.inputs[-1].type)
-            found = self._of(given[: self.n_given], [bar])
+            found = self._of(given[: self.n_given], given[self.n_given :] if self.given else [self._one()])
             found.reverse()
             for place in self.call.reached:
                 accumulate(accumulator_of(self.leaves[place]), [found.pop()])  # type: ignore[arg-type]
@@ -192,10 +238,19 @@ class _Accumulated(_Derivative):
 class _Pulled(_Derivative):
     """The derivatives of some results, as results."""
 
+    def __init__(self, passes: OutsidePasses, call: CompiledCall, is_one: bool = False) -> None:
+        super().__init__(passes, call)
+        self.is_one = is_one
+
     def run(self, *given: Tensor) -> tuple[Any, ...]:
-        """The arguments of the call, and the cotangents."""
+        """The arguments of the call, and the cotangents, unless there is one, which is 1."""
         with grad_mode(False):
-            return tuple(self._of(given[: self.n_given], given[self.n_given :]))
+            return tuple(self._of(given[: self.n_given], [self._one()] if self.is_one else given[self.n_given :]))
+
+
+def _plain(t: Tensor) -> Tensor:
+    """The tensor without its history."""
+    return t if not t._requires_grad else wrap(t._array)
 
 
 def _is_plain_now() -> bool:

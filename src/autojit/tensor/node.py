@@ -288,6 +288,10 @@ class Node:
         """
         return False
 
+    def grad_alone(self, number: int, gradient: Any, inputs: Any, keep: bool) -> tuple[Tensor, ...] | None:
+        """The gradients of output ``number`` by some tensors, as ``backward_alone``; None: the engine has to do it."""
+        return None
+
     def release(self) -> None:
         """Forget what was saved for ``run``."""
 
