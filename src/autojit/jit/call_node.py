@@ -65,11 +65,11 @@ class CallNode(OpNode):
         return self.passes.asked(self, number, gradient, inputs, keep)
 
     def release(self) -> None:
-        self.primals = [FREED] * len(self.primals)
-        self.results = [FREED if isinstance(kept, Tensor) else kept for kept in self.results]
-
-    def _keep_again(self, kept: Any) -> None:
-        self.primals, self.results = list(kept[0]), list(kept[1])
+        if self.passes.is_single:
+            self.primals = [FREED] * len(self.primals)
+            self.results = [FREED if isinstance(kept, Tensor) else kept for kept in self.results]
+        else:
+            super().release()
 
 
 class Recording:

@@ -49,6 +49,7 @@ class OutsidePasses:
         self, op: CompiledCall, leaves: Mapping[int, Tensor], owners: Sequence[Tensor], n_given: int, jitted: Jitted
     ) -> None:
         self.op, self.leaves, self.owners, self.n_given, self.jitted = op, leaves, owners, n_given, jitted
+        self.is_single = len(op._with_history()) == 1
         self.places = {id(leaf): place for place, leaf in leaves.items()}
         self.epoch = -1  # the guard epoch for which leaves are known to be plain
         self._accumulating: dict[tuple[int, bool], Any] = {}  # steps by output, and whether a cotangent is given
@@ -75,6 +76,7 @@ class OutsidePasses:
             return False
         step(*given)
         if not keep:
+            node.taken = (number,)
             node.release()
         return True
 
@@ -98,6 +100,7 @@ class OutsidePasses:
             return None
         made = dict(zip(found[1], found[0](*[_plain(t) for t in given]), strict=True))
         if not keep:
+            node.taken = (number,)
             node.release()
         return tuple([made[place] for place in places])
 
@@ -135,7 +138,7 @@ class OutsidePasses:
             given.append(wrap(array))
         elif node.out_metas[number][0]:
             return None  # which the engine refuses, unless there is one element
-        return given if self._is_unchanged(node) else None
+        return given if number not in node.spent and self._is_unchanged(node) else None
 
     def _derivative_of(self, number: int, is_given: bool) -> CompiledCall | None:
         """The derivative of one result by all operands; cotangents that are given may be zeros of masked branches."""
@@ -158,12 +161,14 @@ class OutsidePasses:
         bars = [grads[k] for k in taken]
         if not taken or not all([type(bar) is Tensor and _is_row_major(bar._array) for bar in bars]):  # noqa: C419
             return None
-        if not self._is_unchanged(node):
+        if not (node.spent.isdisjoint(taken) and self._is_unchanged(node)):
             return None
         masked = masking.outputs
         key = taken, tuple([masking.is_on and (masked is None or k in masked) for k in taken])
         step = self._pulling.get(key, _UNKNOWN)
         if step is _UNKNOWN:
+            if not all([leaf._requires_grad for leaf in self.leaves.values()]):  # noqa: C419
+                return None  # some do not for now
             call = self._derivative(taken)
             reached = () if call is None else call.reached
             is_small = sum([node.primals[place]._array.nbytes for place in reached]) <= _MOST_BYTES
@@ -171,6 +176,7 @@ class OutsidePasses:
             self._pulling[key] = step
         if step is None:
             return None
+        node.taken = taken
         found: list[Any] = [None] * len(node.primals)
         made = step[0](*[_plain(t) for t in (*node.primals[: self.n_given], *bars)])
         for place, t in zip(step[1], made, strict=True):
