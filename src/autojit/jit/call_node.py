@@ -79,7 +79,6 @@ class Recording:
         call = step.call
         assert call is not None
         self.name, self.op = name, call.stages[0].op
-        self.places = call.stages[0].places
         arguments = [(k, leaf) for k, leaf in enumerate(step.capture.arguments) if leaf.value is not None]
         self.given = [
             (k, leaf.value in call.read, leaf.value in call.read and leaf.requires_grad) for k, leaf in arguments
@@ -90,12 +89,11 @@ class Recording:
         first = len(arguments)
         self.leaves = {first + k: t for k, t in enumerate(self.owners) if t._requires_grad}
         self.shown = tuple(self.op.shown)
-        self.no_storages = [None] * len(self.places)
-        self.live = [
-            (k, number)
-            for number, k in enumerate(self.places)
-            if k in call.live and step.results.values[k].type.dtype.is_differentiable
-        ]
+        self.no_counts = [0] * (first + len(self.owners) + self.op.n_outputs)
+        plain = [leaf.kind == "tensor" and leaf.value is not None for leaf in step.capture.arguments]
+        self.is_simple = all(plain) and all(is_read and not leads_on for _, is_read, leads_on in self.given)
+        differentiable = (v.type.dtype.is_differentiable for v in step.results.values)
+        self.live = [k for k, is_live in enumerate(differentiable) if is_live and k in call.live]
         self.kind: Any = node_type(CallNode, backward_name(self.op.name))
         self.passes = OutsidePasses(self.op, self.leaves, self.owners, len(arguments), jitted)
 
@@ -129,8 +127,49 @@ class Recording:
         """The results of a call, from the tensors that native code has filled; None where it has to be looked at."""
         if state.__dict__["recording_hooks"] is not None:
             return None
-        primals: list[Any] = []
-        edges: dict[int, Edge] | None = None
+        node: CallNode = _new(self.kind)
+        node.given = node._edges = None
+        if self.is_simple:
+            primals = [*leaves, *self.owners]
+        else:
+            operands = self._operands(leaves, node)
+            if operands is None:
+                return None
+            primals = operands
+        made: list[Tensor] = []
+        metas: list[Meta] = []
+        for t in native:
+            array = t._array
+            if type(array) is not np.ndarray:
+                return None
+            made.append(wrap(array))  # rings see by the arrays that these are in use
+            metas.append((array.shape, array.dtype))
+        node.sequence = next_sequence()
+        node.op, node.passes = self.op, self.passes
+        node.primals, node.results, node.out_metas = primals, metas, metas
+        for k in self.live:
+            t = made[k]
+            t._requires_grad, t._grad_fn, t._output_nr = True, node, k
+        versions, changes = self.no_counts.copy(), self.no_counts.copy()
+        place = 0
+        for t in primals:
+            storage = t._storage
+            if storage is not None:
+                versions[place], changes[place] = storage.version, storage.changes
+            place += 1
+        if self.shown:
+            node.results = [shell_of(made[k]) if k in self.shown else meta for k, meta in enumerate(metas)]
+            for k in self.shown:
+                storage = storage_of(made[k])
+                versions[place + k], changes[place + k] = storage.version, storage.changes
+        node.versions, node.changes = versions, changes
+        node.source = here_calling(self.name, _DEPTH)
+        return made
+
+    def _operands(self, leaves: Sequence[Any], node: CallNode) -> list[Any] | None:
+        """The operands of a call; the node is told where arguments lead on."""
+        found: list[Any] = []
+        edges: dict[int, Edge] = {}
         for k, is_read, leads_on in self.given:
             t = leaves[k]
             if not isinstance(t, Tensor):
@@ -139,36 +178,12 @@ class Recording:
                 edge = edge_of(t)
                 if edge is None or t._view is not None:
                     return None
-                edges = {} if edges is None else edges
-                edges[len(primals)] = edge
+                edges[len(found)] = edge
             elif not is_read:
                 t = wrap(t._array)  # results do not depend on it: its history may be gone
-            primals.append(t)
-        primals += self.owners
-        made = [wrap(t._array) for t in native]  # rings see by the arrays that these are in use
-        node: CallNode = _new(self.kind)
-        metas: list[Meta] = []
-        for k in self.places:
-            array = made[k]._array
-            if type(array) is not np.ndarray:
-                return None
-            metas.append((array.shape, array.dtype))
-        node.sequence = next_sequence()
-        node.op, node.passes, node.given, node._edges = self.op, self.passes, edges, None
-        node.primals, node.results, node.out_metas = primals, metas, metas
-        for k, number in self.live:
-            t = made[k]
-            t._requires_grad, t._grad_fn, t._output_nr = True, node, number
-        storages = [t._storage for t in primals]
-        if self.shown:
-            node.results = [shell_of(made[self.places[n]]) if n in self.shown else m for n, m in enumerate(metas)]
-            storages += [shell._storage if isinstance(shell, Tensor) else None for shell in node.results]
-        else:
-            storages += self.no_storages
-        node.versions = [0 if s is None else s.version for s in storages]
-        node.changes = [0 if s is None else s.changes for s in storages]
-        node.source = here_calling(self.name, _DEPTH)
-        return made
+            found.append(t)
+        node.given = edges or None
+        return found + self.owners
 
 
 _new = object.__new__

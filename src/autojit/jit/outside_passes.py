@@ -74,7 +74,8 @@ class OutsidePasses:
             self._accumulating[key] = step
         if step is None:
             return False
-        step(*given)
+        now = state.__dict__  # what a call asks first has been asked
+        (step._entries[now["grad_enabled"] + 2 * now["inference"]] or step)(*given)
         if not keep:
             node.taken = (number,)
             node.release()
@@ -196,14 +197,20 @@ class OutsidePasses:
 
     def _is_unchanged(self, node: CallNode) -> bool:
         """Whether the operands and results that a node keeps are there, and as they were."""
-        primals = node.primals
+        primals, versions, changes = node.primals, node.versions, node.changes
         if primals[0] is FREED:
             return False
-        storages = [t._storage for t in primals]
-        storages += [t._storage if isinstance(t, Tensor) else None for t in node.results]
-        if [0 if s is None else s.version for s in storages] != node.versions:
-            return False
-        return [0 if s is None else s.changes for s in storages] == node.changes
+        place = 0
+        for t in primals:
+            storage = t._storage
+            if storage is not None and (storage.version != versions[place] or storage.changes != changes[place]):
+                return False
+            place += 1
+        for k in self.op.shown:
+            storage = node.results[k]._storage
+            if storage.version != versions[place + k] or storage.changes != changes[place + k]:
+                return False
+        return True
 
 
 class _Derivative:
