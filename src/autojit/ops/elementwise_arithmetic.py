@@ -179,7 +179,7 @@ def _mended_array(is_zero: Any, found: Any) -> Any:
 
 def _mended(emit: Emitter[S], is_zero: S, found: S) -> S:
     """A product or quotient with an operand that is 0: 0 instead of NaN, and otherwise with the sign that it has."""
-    return emit.select(emit.logical_and(is_zero, emit.isnan(found)), emit.zero(found), found)
+    return emit.zero_for_nan(is_zero, found)
 
 
 class GuardedDiv(Fraction):

@@ -14,6 +14,7 @@ from autojit.codegen import vector_math
 from autojit.codegen.emitter import ScalarEmitter
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.scalar import Scalar, literal, register_type, suffix
+from autojit.core.dtypes import float32
 
 CONSTANT_SPACE = "addrspace(4) "
 
@@ -32,6 +33,22 @@ class CudaEmitter(ScalarEmitter):
         kind = register_type(dtype)
         arguments = ", ".join(f"{kind} {x.text}" for x in operands)
         return self.instruction(f"call {kind} {found.symbol}({arguments})", dtype)
+
+    def zero_for_nan(self, is_zero: Scalar, x: Scalar) -> Scalar:
+        """As everywhere: the lesser of NaN and 0 is 0, of two zeros the negative one, without a test for NaN."""
+        if register_type(x.dtype) != "float":
+            return super().zero_for_nan(is_zero, x)
+        return self.select(is_zero, self.intrinsic("minnum", x, self.constant(0, x.dtype)), x)
+
+    def _extremum(self, wins: str, a: Scalar, b: Scalar) -> Scalar:
+        """Of a float32 and a limit other than 0 in one instruction; of zeros the CPU's choice is kept."""
+        limit = next((x for x in (a, b) if x.is_literal), None)
+        if register_type(a.dtype) != "float" or limit is None or limit.text in _ZEROS:
+            return super()._extremum(wins, a, b)
+        return self.intrinsic("maximum" if wins == "gt" else "minimum", a, b)
+
+
+_ZEROS = {literal(zero, float32) for zero in (0.0, -0.0)}
 
 
 class CudaFold(CudaEmitter):

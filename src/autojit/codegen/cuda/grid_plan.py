@@ -26,6 +26,7 @@ from math import prod
 from autojit.codegen.cuda.grid_function import WARP, Grid
 from autojit.codegen.cuda.lane_limits import (
     MOST_ELEMENTS,
+    MOST_REGISTERS,
     carried_words,
     is_turned,
     most_elements,
@@ -51,6 +52,7 @@ ROW_THREADS = 128  # of a block, where rows take no more
 COLUMN_THREADS = 256
 FEWEST_COLUMNS = 8  # lanes side by side: of 16 bytes each they take a whole line of the cache
 OWN_REGISTERS = 24  # of a thread, for addresses, counters and constants; half of the others are for intermediate values
+LIVELY_REGISTERS = 104  # of a thread, up to which a processor runs 20 warps: rows wait for their folds side by side
 LONG_THREADS = 512  # of a block that walks long rows: 128 registers are left for a thread
 MOST_THREADS = 1024
 FOLDING_THREADS = 512  # per processor: what is in flight where partial results are left
@@ -151,13 +153,15 @@ def _flat(walk: Walk, processors: int) -> GridPlan:
     threads = _within(_power_above(-(-usual // vector)), WARP, FLAT_THREADS)
     is_even = folds or count % (IN_FLIGHT * threads * vector) == 0
     is_large = usual >= MOST_ELEMENTS * threads * processors
-    slots = IN_FLIGHT if is_even and is_large and IN_FLIGHT * vector <= most_elements(walk) else 1
+    most = most_elements(walk) // vector
+    slots = IN_FLIGHT if is_even and is_large and most >= IN_FLIGHT else 1
     tiles = size_max(1, -(-count // (threads * slots * vector)))
     blocks = tiles
     if folds and (is_symbolic(tiles) or tiles > ONE_LAUNCH):
         blocks = size_max(1, size_min(tiles // FEWEST_TURNS, processors * FOLDING_THREADS // threads))
     elif folds:
-        blocks = 1
+        slots = min(_power_above(tiles), most)  # one block waits for memory as often as it has turns
+        tiles, blocks = -(-tiles // slots), 1
     return GridPlan(True, False, threads, threads, slots, vector, tiles, 1, 1, 1, 1, blocks)
 
 
@@ -171,15 +175,17 @@ def _rows(walk: Walk, processors: int) -> GridPlan:
     vectors = -(-walk.inner_count // vector)
     widest = _within(_power_above(vectors), 1, MOST_THREADS)
 
-    def holds(group: int, elements: int) -> bool:
-        own = -(-vectors // group) * vector
-        return own <= elements and own * words <= (registers(max(group, ROW_THREADS)) - OWN_REGISTERS) // 2
+    def holds(group: int, elements: int, most_registers: int = MOST_REGISTERS) -> bool:
+        own, has = -(-vectors // group) * vector, min(registers(max(group, ROW_THREADS)), most_registers)
+        return own <= elements and own * words <= (has - OWN_REGISTERS) // 2
 
     group = min(widest, WARP)
     while group < widest and not holds(group, most):
         group *= 2
     while WARP <= group < widest and rows * group < processors * BUSY_THREADS and holds(2 * group, most):
         group *= 2
+    if holds(group, most) and not holds(group, most, LIVELY_REGISTERS):
+        group = min(2 * group, widest)
     slots, tiles = -(-vectors // group), 1
     is_long = not holds(group, MOST_ELEMENTS)
     if is_long:

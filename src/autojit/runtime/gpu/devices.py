@@ -5,7 +5,8 @@ with every access checked, of the architecture ``sm_90`` or another that is name
 and nodes of graphs come in a random order, another one for each number; ``blocking`` waits after every run, so that
 errors are raised at their line; ``idle`` makes the emulated device do nothing that it is told, so that launches and
 bytes can be counted at any size; ``apart`` launches every kernel for itself, so that it is known which one failed;
-``together`` lets all blocks of a launch wait for each other, so that there are the fewest launches.
+``together`` lets all blocks of a launch wait for each other, so that there are the fewest launches; ``late`` lets no
+launch of a graph start before those that it waits for have ended.
 Without it the installed driver is used, and where there is none, or no device, there
 are no CUDA devices. ``driver=12.0`` makes the emulated driver one of this CUDA, whose graphs have no conditions.
 Nothing is loaded before somebody asks.
@@ -17,19 +18,20 @@ import os
 import re
 from typing import Literal
 
+from autojit.codegen.cuda.early_start import FROM_CAPABILITY
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core.errors import ArgumentError, DeviceError
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.records import record
 from autojit.runtime.gpu import present_streams
-from autojit.runtime.gpu.driver import DeviceProperties, Driver
+from autojit.runtime.gpu.driver import EARLY_FROM, DeviceProperties, Driver
 from autojit.runtime.gpu.libcuda import LibCuda
 from autojit.runtime.gpu.library import installed_library, library
 from autojit.runtime.gpu.memory import DeviceMemory
 from autojit.runtime.gpu.modules import LoadedKernels
 
 VARIABLE = "AUTOJIT_CUDA"
-_WORDS = ("emulate", "blocking", "apart", "together", "idle")
+_WORDS = ("emulate", "blocking", "apart", "together", "late", "idle")
 
 Joins = Literal["apart", "beside", "together"]
 """Which kernels share launches: none; those whose blocks do not wait for each other; others, too."""
@@ -52,6 +54,7 @@ class Settings:
         joins: which kernels share launches.
         is_idle: the emulated device does nothing.
         version: of CUDA, that the emulated driver says it is of: 12040 is 12.4.
+        is_late: no launch starts before those that it waits for have ended.
     """
 
     emulates: bool
@@ -61,6 +64,7 @@ class Settings:
     joins: Joins = "beside"
     is_idle: bool = False
     version: int = 12080
+    is_late: bool = False
 
 
 def settings() -> Settings:
@@ -89,8 +93,8 @@ def settings() -> Settings:
             + ", ".join(_ARCHITECTURES),
         )
     joins: Joins = "apart" if "apart" in words else "together" if "together" in words else "beside"
-    is_idle = "idle" in words
-    return Settings("emulate" in words, "blocking" in words, architecture, order, joins, is_idle, version)
+    is_idle, is_late = "idle" in words, "late" in words
+    return Settings("emulate" in words, "blocking" in words, architecture, order, joins, is_idle, version, is_late)
 
 
 class CudaDevice:
@@ -109,9 +113,15 @@ class CudaDevice:
         self.memory = DeviceMemory(driver, number)
         self.kernels = LoadedKernels(driver, number, self.target, self.properties.architecture)
         driver.use(number)
+        self.starts_early = self._can_start_early()
         self.home_stream = driver.make_stream()
         self.stream_place = present_streams.new_place()
         self._has_others = False  # some thread has used another stream: until then none is asked for its own
+
+    def _can_start_early(self) -> bool:
+        """Whether launches of a graph start before those in front have ended: see `codegen.cuda.early_start`."""
+        can = self.target.capability >= FROM_CAPABILITY and self.driver.version >= EARLY_FROM
+        return can and not settings().is_late
 
     @property
     def stream(self) -> int:

@@ -45,6 +45,8 @@ class KernelNode:
     """A launch in a graph; ``parameters`` is the address of the words that hold the addresses of its arguments.
 
     ``after``: positions of the nodes that come before it. ``is_cooperative``: all blocks run at once.
+    ``starts_early``: its blocks may start when those of the launches before it have, because it waits for their end
+    itself (`codegen.cuda.early_start`).
     """
 
     function: int
@@ -53,6 +55,7 @@ class KernelNode:
     parameters: int
     after: tuple[int, ...] = ()
     is_cooperative: bool = False
+    starts_early: bool = False
 
 
 @record
@@ -100,6 +103,9 @@ SET_CONDITION = "cudaGraphSetConditional"
 
 CONDITIONS_FROM = 12040
 """The version of CUDA whose graphs have conditions."""
+
+EARLY_FROM = 12030
+"""The version of CUDA whose graphs have launches that start early."""
 
 
 @record

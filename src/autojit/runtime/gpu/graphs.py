@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,16 +33,22 @@ MOST_SEEN = 4096
 """Tuples of sizes that are remembered for having come once."""
 
 
-def graph_nodes(prologues: Sequence[BoundPrologue], items: Sequence[BoundLaunch | BoundBody]) -> list[GraphNode]:
+def graph_nodes(
+    prologues: Sequence[BoundPrologue], items: Sequence[BoundLaunch | BoundBody], *, starts_early: bool = False
+) -> list[GraphNode]:
     """The nodes of a run: the launches and bodies in their order.
 
     For the sizes of the present call: what has no blocks then is left out.
+
+    Args:
+        starts_early: launches may start before what they wait for has ended, outside of bodies.
     """
     nodes: list[GraphNode] = [
         KernelNode(function, (1, 1, 1), 1, prologue.parameters) for prologue, function in prologues
     ]
     accesses = [[prologue.part] for prologue, _ in prologues]  # parts of the table: none waits for another
-    return [*nodes, *nodes_of(items, accesses)]
+    nodes += nodes_of(items, accesses)
+    return [replace(n, starts_early=True) if isinstance(n, KernelNode) and starts_early else n for n in nodes]
 
 
 class KeptGraphs:

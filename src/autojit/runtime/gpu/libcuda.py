@@ -71,6 +71,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGraphCreate": (_OUT, c_uint),
     "cuGraphAddKernelNode_v2": (_OUT, c_void_p, c_void_p, c_size_t, c_void_p),
     "cuGraphKernelNodeSetAttribute": (c_void_p, c_int, c_void_p),
+    "cuGraphAddDependencies_v2": (c_void_p, _OUT, _OUT, c_void_p, c_size_t),
     "cuGraphAddMemcpyNode": (_OUT, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p),
     "cuGraphAddMemsetNode": (_OUT, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p),
     "cuGraphAddNode": (_OUT, c_void_p, c_void_p, c_size_t, c_void_p),

@@ -11,9 +11,12 @@ from autojit.runtime.gpu.structs import (
     CONDITIONAL_NODE,
     COOPERATIVE,
     IF_SET,
+    PROGRAMMATIC,
+    PROGRAMMATIC_PORT,
     UNIFIED,
     WHILE_SET,
     ConditionalNodeParams,
+    EdgeData,
     KernelNodeParams,
     LaunchAttributeValue,
     Memcpy3D,
@@ -67,12 +70,22 @@ class GraphMaker:
                     c_uint64.from_address(word).value = handle.value
         numbers: list[int] = []
         for place, node in enumerate(nodes):
-            after = [numbers[k] for k in node.after]
+            early = [k for k in node.after if _ends_early(nodes[k])] if _starts_early(node) else []
+            after = [numbers[k] for k in node.after if k not in early]
             if isinstance(node, ConditionalNode):
                 numbers.append(self._add_conditional(graph, node, handles[place], after))
             else:
                 numbers.append(self._add(graph, node, after))
+            if early:
+                self._let_start(graph, numbers[-1], [numbers[k] for k in early])
         return numbers
+
+    def _let_start(self, graph: c_void_p, node: int, before: Sequence[int]) -> None:
+        """A launch comes after others, but may start before they have ended."""
+        count = len(before)
+        edges = (EdgeData * count)(*[EdgeData(from_port=PROGRAMMATIC_PORT, type=PROGRAMMATIC)] * count)
+        ends = (c_void_p * count)(*before), (c_void_p * count)(*[node] * count)
+        self._call("cuGraphAddDependencies_v2", graph, *ends, edges, count)
 
     def _add_conditional(self, graph: c_void_p, node: ConditionalNode, handle: int, after: Sequence[int]) -> int:
         before = (c_void_p * len(after))(*after) if after else None
@@ -109,6 +122,15 @@ class GraphMaker:
         found = c_void_p()
         self._call("cuCtxGetCurrent", byref(found))
         return found
+
+
+def _starts_early(node: GraphNode) -> bool:
+    return isinstance(node, KernelNode) and node.starts_early and not node.is_cooperative
+
+
+def _ends_early(node: GraphNode) -> bool:
+    """Whether others may start before it has ended."""
+    return isinstance(node, KernelNode) and not node.is_cooperative
 
 
 def kernel_parameters(function: int, blocks: Sequence[int], threads: int, parameters: int) -> KernelNodeParams:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from autojit.codegen.cuda.early_start import FROM_CAPABILITY, with_early_start
 from autojit.codegen.cuda.register_limits import told_registers
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core.config import config
@@ -52,7 +53,8 @@ class LoadedKernels:
         Raises:
             CompileError: it rejects a text.
         """
-        return [text.decode() for text in default_cache().objects(texts, self._target, config.opt_level)]
+        made = [text.decode() for text in default_cache().objects(texts, self._target, config.opt_level)]
+        return [*map(with_early_start, made)] if self._target.capability >= FROM_CAPABILITY else made
 
     def _loaded(self, texts: Sequence[str], pass_levels: Mapping[str, int]) -> list[int]:
         driver = self._driver

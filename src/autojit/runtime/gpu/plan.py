@@ -307,7 +307,7 @@ class DevicePlan:
 
     def _make_graph(self) -> None:
         self._device.use()
-        nodes = graph_nodes(self._prologues, self._items)
+        nodes = graph_nodes(self._prologues, self._items, starts_early=self._device.starts_early)
         graph = RunGraph(self._device.driver, nodes, self._prologues)
         self._graphs.add(tuple(map(int, self._sizes)), graph, self.last_stream)
         self._instantiations += 1

@@ -62,6 +62,21 @@ class ConditionalNodeParams(ctypes.Structure):
     )
 
 
+class EdgeData(ctypes.Structure):
+    """``CUgraphEdgeData``: CUDA 12.3."""
+
+    _fields_ = (
+        ("from_port", ctypes.c_uint8),
+        ("to_port", ctypes.c_uint8),
+        ("type", ctypes.c_uint8),
+        ("reserved", ctypes.c_uint8 * 5),
+    )
+
+
+PROGRAMMATIC_PORT, PROGRAMMATIC = 1, 1
+"""CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC: the launch behind waits itself."""
+
+
 class MemsetNodeParams(ctypes.Structure):
     """``CUDA_MEMSET_NODE_PARAMS``."""
 

@@ -238,6 +238,13 @@ class EmulatedDriver(StreamCalls, GraphCalls):
         """A kernel's name."""
         return self._functions[function][1].name
 
+    def first_instruction(self, function: int) -> str:
+        """What a kernel does first, as its text says it."""
+        module, text = self._functions[function]
+        block = self._modules[module][0].blocks[text.first]
+        first = next(iter(block.instructions), block.end)
+        return "" if first is None else ".".join(first.opcode)
+
     def launch(self, function: int, blocks: tuple[int, int, int], threads: int, parameters: int, stream: int) -> None:
         """Run a kernel.
 

@@ -20,6 +20,7 @@ FindingKind = Literal[
     "missing edge",
     "missing wait",
     "endless body",
+    "early start",
     "wrong handle",
     "trap",
 ]

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from autojit.codegen.cuda.early_start import WAIT
 from autojit.core.errors import ArgumentError, DeviceError
 from autojit.runtime.gpu.driver import (
     CONDITIONS_FROM,
+    EARLY_FROM,
     ConditionalNode,
     CopyNode,
     FillNode,
@@ -55,6 +57,10 @@ class GraphCalls:
         """See `EmulatedDriver`."""
         raise NotImplementedError
 
+    def first_instruction(self, function: int) -> str:
+        """See `EmulatedDriver`."""
+        raise NotImplementedError
+
     def _run(
         self,
         function: int,
@@ -93,8 +99,18 @@ class GraphCalls:
         self._bodies |= {number: self._made(node.body) for number, node in conditional}
         for number, each in zip(made.nodes, nodes):
             if isinstance(each, KernelNode):
+                if each.starts_early:
+                    self._check_start(each.function)
                 self._node_arguments[number] = self.arguments(each.function, each.parameters)
         return made, emulated
+
+    def _check_start(self, function: int) -> None:
+        """A launch that starts early waits before it does anything."""
+        if self.version < EARLY_FROM:
+            raise DeviceError("no launch of this driver's graphs starts early", {"version": self.version})
+        if self.first_instruction(function) != WAIT:
+            name = self.name(function)
+            raise EmulatedFault("early start", "a kernel that is started early does not wait first", kernel=name)
 
     def _handles(self, numbers: Sequence[int]) -> Iterator[int]:
         """The conditions of a graph with these nodes."""

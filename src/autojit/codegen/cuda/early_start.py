@@ -1,0 +1,33 @@
+"""Kernels that start while those before them end: each waits as its first instruction, then lets the next ones start.
+
+A kernel that a graph starts early (`KernelNode.starts_early`) has its blocks and its parameters in place when what it
+waits for ends; to start an empty one takes 0.5 us instead of 0.8 on an H100. It waits until all that it comes after is
+complete and visible. Nothing is said to those behind it before it goes on itself: what is complete for it is complete
+for them, and no more than one generation of kernels waits on the processors. Launched otherwise it waits for nothing.
+
+The instructions are put into PTX, in front of all others: of LLVM's own loads of memory that nobody else writes some
+would move in front of a wait that LLVM knows.
+"""
+
+from __future__ import annotations
+
+import re
+
+FROM_CAPABILITY = 90
+"""Of the GPU; older ones have no such instruction."""
+
+WAIT = "griddepcontrol.wait"
+_BEGIN = f"\t{WAIT};\n\tgriddepcontrol.launch_dependents;\n"
+_ENTRY = re.compile(r"^\.visible \.entry [^{]*^\{\n(?:[ \t]*(?:\.reg |\.shared |\.local |//)[^\n]*\n|[ \t]*\n)*", re.M)
+
+
+def with_early_start(ptx: str) -> str:
+    """A module whose kernels wait first.
+
+    Raises:
+        ValueError: it has none.
+    """
+    found, count = _ENTRY.subn(lambda m: m[0] + _BEGIN, ptx)
+    if not count:
+        raise ValueError("a module without a kernel")
+    return found
