@@ -26,8 +26,9 @@ from autojit.runtime.host import cached_host_target
 from autojit.runtime.interrupts import signals_address
 from autojit.runtime.loaded_texts import LoadedTexts
 from autojit.runtime.loader import LoadedObject, load
-from autojit.runtime.object_cache import default_cache
+from autojit.runtime.object_cache import default_cache, object_key
 from autojit.runtime.pool import parallel_for_address
+from autojit.runtime.sources import writers_identity
 
 _POLL_S = 0.05  # how late an interrupt may come while kernels are waited for
 
@@ -72,20 +73,31 @@ def plan_object() -> LoadedObject:
     return load(content, {"aj_parallel_for": parallel_for_address()})
 
 
-@once
-def _gemm_text(short: str) -> str:
-    from autojit.codegen.cpu.products.gemm import gemm_module
+def _written_products(shorts: Sequence[str], _: Mapping[str, int]) -> Iterator[LoadedObject]:
+    """The matrix products of these dtypes. Their text, which takes 9 ms to write, is found by who writes it.
 
-    return gemm_module(BY_SHORT[short], cached_host_target())
+    LLVM's passes would double the compile time and gain nothing there.
+    """
+    target, writers = cached_host_target(), writers_identity()
+    for short in shorts:
+
+        def compiled(short: str = short) -> bytes:
+            from autojit.codegen.cpu.products.gemm import gemm_module
+
+            return default_cache().object(gemm_module(BY_SHORT[short], target), target, config.opt_level, 0)
+
+        if writers is None:
+            yield load(compiled())
+        else:
+            key = object_key(f"products {short}, written by {writers}", target, config.opt_level, 0)
+            yield load(default_cache().blob(key, compiled))
 
 
-def _gemm_levels(shorts: Iterable[str]) -> dict[str, int]:
-    """GEMM modules with their pass level: passes would double the compile time and gain nothing there."""
-    return {_gemm_text(short): 0 for short in shorts}
+_products = LoadedTexts(_written_products)
 
 
 def _gemm_object(short: str) -> LoadedObject:
-    (code,) = load_kernels((_gemm_text(short),), _gemm_levels((short,)))
+    (code,) = _products.get((short,), {})
     return code
 
 
@@ -138,7 +150,8 @@ class Loading:
         begin_products(self._products)
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
-        if any(text not in _kernels for text in (*self._texts, *_gemm_levels(self._products))):
+        are_loaded = all(text in _kernels for text in self._texts) and all(s in _products for s in self._products)
+        if not are_loaded:
             self._thread = helper(self._load, "loading kernels")
             if self._thread is None:
                 self._load()
