@@ -20,6 +20,7 @@ from autojit.codegen.lowered import LoweredStep
 from autojit.core.config import config
 from autojit.core.dtypes import BY_SHORT
 from autojit.core.late_interrupts import late_interrupts
+from autojit.core.locks import new_lock
 from autojit.core.once import once
 from autojit.runtime.background import begin, helper, wait_for
 from autojit.runtime.host import cached_host_target
@@ -28,18 +29,33 @@ from autojit.runtime.loaded_texts import LoadedTexts
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache, object_key
 from autojit.runtime.pool import parallel_for_address
+from autojit.runtime.shared_functions import taken_apart
 from autojit.runtime.sources import writers_identity
 
 _POLL_S = 0.05  # how late an interrupt may come while kernels are waited for
 
 
 def _loaded(texts: Sequence[str], pass_levels: Mapping[str, int]) -> Iterator[LoadedObject]:
-    """The loaded code of texts; those that are not in the object cache are compiled on all cores."""
-    levels = [pass_levels.get(text, 0 if text.startswith(WRITTEN_OUT) else None) for text in texts]
-    contents = default_cache().objects(texts, cached_host_target(), config.opt_level, pass_levels=levels)
-    return map(load, contents)
+    """The loaded code of texts; those that are not in the object cache are compiled on all cores.
+
+    Functions that are taken out of several modules are compiled and loaded once.
+    """
+    apart = [taken_apart(text) for text in texts]
+    functions = {name: text for _, taken in apart for name, text in taken.items() if name not in _addresses}
+    modules = [*functions.values(), *(whole for whole, _ in apart)]
+    levels = [pass_levels.get(text, 0 if text.startswith(WRITTEN_OUT) else None) for text in modules]
+    contents = default_cache().objects(modules, cached_host_target(), config.opt_level, pass_levels=levels)
+    with _linking:
+        for name, content in zip(functions, contents, strict=False):
+            if name not in _addresses:
+                _functions.append(load(content, _addresses))  # it calls those before it
+                _addresses[name] = _functions[-1].address(name)
+    return (load(content, _addresses) for content in contents[len(functions) :])
 
 
+_linking = new_lock()
+_functions: list[LoadedObject] = []  # which stay, as kernels do
+_addresses: dict[str, int] = {}  # by their names, which say what they are
 _kernels = LoadedTexts(_loaded)
 
 
