@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+from autojit.codegen.cuda.finished_ptx import finished_ptx
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.runtime.llvm import compile_to_object
 
@@ -13,7 +14,7 @@ def main() -> None:
     request = json.load(sys.stdin)
     target = CudaTarget(request["architecture"], request["processors"])
     for text in request["texts"]:
-        print(json.dumps(compile_to_object(text, target).decode()), flush=True)
+        print(json.dumps(finished_ptx(compile_to_object(text, target).decode(), target)), flush=True)
 
 
 if __name__ == "__main__":

@@ -105,6 +105,17 @@ def assemble(texts: Sequence[str], architecture: str) -> list[Assembled]:
     Raises:
         Rejected: one is refused.
     """
+    named = [re.findall(r"^\.target (\S+)", text, re.MULTILINE)[0] for text in texts]
+    found: dict[int, Assembled] = {}
+    for target in dict.fromkeys(named):  # texts for one architecture alone say so
+        numbers = [number for number, name in enumerate(named) if name == target]
+        own = target if target.endswith("a") else architecture
+        made = _in_parts([texts[number] for number in numbers], own)
+        found.update(zip(numbers, made, strict=True))
+    return [found[number] for number in range(len(texts))]
+
+
+def _in_parts(texts: Sequence[str], architecture: str) -> list[Assembled]:
     found: list[Assembled] = []
     for first in range(0, len(texts), MOST_AT_ONCE):
         part = texts[first : first + MOST_AT_ONCE]

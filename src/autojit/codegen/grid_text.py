@@ -7,8 +7,23 @@ from typing import Literal
 from autojit.core.records import record
 from autojit.ir.op import Op
 
+STATIC_SHARED_BYTES = 48 << 10
+"""Of shared memory that every block may have; of more a launch has to ask for all, as far as the device has it."""
+
+SHARED_ALIGNMENT = 128
+"""Of arrays in it: all banks once."""
+
+LARGE_SHARED_BYTES, LARGE_ALIGNMENT = 4096, 1024
+"""Arrays of this size begin where tensor cores read eight rows of 128 bytes that are turned."""
+
 MOST_BLOCKS = (1 << 31) - 1
 """Of a grid along its first axis."""
+
+
+def shared_alignment(size_bytes: int) -> int:
+    """Of an array of shared memory of its own."""
+    return LARGE_ALIGNMENT if size_bytes >= LARGE_SHARED_BYTES else SHARED_ALIGNMENT
+
 
 Role = Literal["reads", "writes", "updates", "takes"]
 """What a kernel does with a buffer. "updates": elements are read and written, or another buffer may be the same;
@@ -92,3 +107,19 @@ class GridText:
     sizes: tuple[int, ...] = ()
     copies: tuple[SharedCopy, ...] = ()
     most_registers: int = 0
+
+    @property
+    def shared_places(self) -> tuple[int, ...]:
+        """Where each array begins in a block's shared memory, and behind the last one where that ends."""
+        found = [0]
+        for size in self.shared:
+            alignment = shared_alignment(size)
+            found[-1] = -(-found[-1] // alignment) * alignment
+            found.append(found[-1] + -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT)
+        return tuple(found)
+
+    @property
+    def asked_bytes(self) -> int:
+        """Of shared memory that a launch of its own asks for; 0: the text has it."""
+        found = self.shared_places[-1]
+        return found if found > STATIC_SHARED_BYTES else 0

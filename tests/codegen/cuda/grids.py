@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autojit.codegen.cuda.entry_point import alignment_of, entry_text
+from autojit.codegen.cuda.finished_ptx import finished_ptx
 from autojit.codegen.cuda.grid_loops import print_grid
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
@@ -55,7 +56,7 @@ def device(order: int | None) -> EmulatedDriver:
 @cache
 def ptx_of(text: str, target: CudaTarget) -> str:
     """A kernel's text, compiled once for all orders."""
-    return compile_to_object(text, target).decode()
+    return finished_ptx(compile_to_object(text, target).decode(), target)
 
 
 def launches(grid: GridText) -> Iterator[GridText]:
@@ -146,7 +147,8 @@ def launch_entry(
             *[ctypes.addressof(words) + 8 * k for k in range(len(arguments))]
         )
         function = driver.function(module, "kernel")
-        driver.launch(function, kernel.blocks, kernel.threads, ctypes.addressof(places), 0)
+        extents = kernel.blocks, (kernel.threads, 1, 1)
+        driver.launch_extents(function, *extents, kernel.asked_bytes, ctypes.addressof(places), 0)
     finally:
         driver.unload(module)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.runtime.gpu.libcuda import SIGNATURES
-from autojit.runtime.gpu.structs import ConditionalNodeParams, KernelNodeParams, LaunchAttributeValue
+from autojit.runtime.gpu.structs import ConditionalNodeParams, EdgeData, KernelNodeParams, LaunchAttributeValue
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_PTX, NOT_READY = 1, 2, 218, 600
 
@@ -37,6 +37,9 @@ class FakeLibrary:
             tuple[int, tuple[int, ...], int]
         ] = []  # function, blocks and threads, address of parameters
         self.attributes: dict[int, tuple[int, int]] = {}  # of nodes
+        self.asked: list[int] = []  # shared memory, by launches of graphs
+        self.allowed: dict[int, int] = {}  # of kernels, what they may ask for
+        self.early: list[tuple[int, int]] = []  # nodes, of which the second starts before the first has ended
         self.nodes: dict[int, tuple[str, tuple[int, ...]]] = {}  # number -> kind, those before
         self.handles: dict[int, int] = {}  # of conditions -> the graph
         self.bodies: dict[int, Any] = {}  # of nodes with conditions
@@ -189,7 +192,17 @@ class FakeLibrary:
 
     def do_cuGraphAddKernelNode_v2(self, made: Any, graph: int, after: int | None, count: int, how: int) -> None:
         given = KernelNodeParams.from_address(how)
+        self.asked.append(given.sharedMemBytes)
         self._node(f"kernel {given.func} {given.gridDimX} x {given.blockDimX}", made, after, count)
+
+    def do_cuFuncSetAttribute(self, function: int, attribute: int, value: int) -> None:
+        assert attribute == 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self.allowed[function] = value
+
+    def do_cuGraphAddDependencies_v2(self, graph: int, before: Any, behind: Any, edges: int, count: int) -> None:
+        for k, found in enumerate((EdgeData * count).from_address(edges)):
+            assert (found.from_port, found.to_port, found.type) == (1, 0, 1)
+            self.early.append((before[k], behind[k]))
 
     def do_cuGraphKernelNodeSetAttribute(self, node: Any, attribute: int, value: int) -> None:
         number = getattr(node, "value", node)

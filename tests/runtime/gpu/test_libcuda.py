@@ -99,6 +99,14 @@ def test_graphs_keep_the_order_of_their_nodes() -> None:
     assert library.calls[-3:] == ["cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy"]
 
 
+def test_launches_ask_for_shared_memory_that_their_kernel_may_have() -> None:
+    library = FakeLibrary()
+    driver = LibCuda(library)
+    driver.allow_shared(5, 100 << 10)
+    driver.make_graph([KernelNode(5, (2, 1, 1), 64, 0, shared_bytes=96 << 10), KernelNode(4, (1, 1, 1), 32, 0)])
+    assert (library.allowed, library.asked) == ({5: 100 << 10}, [96 << 10, 0])
+
+
 def test_blocks_of_a_launch_that_meet_all_run_at_once() -> None:
     library = FakeLibrary()
     driver = LibCuda(library)
@@ -113,6 +121,14 @@ def test_the_attribute_of_such_launches_is_nvidias() -> None:
     theirs = driver.CUlaunchAttributeValue()
     theirs.cooperative = 1
     ours = structs.LaunchAttributeValue(cooperative=1)
+    assert ctypes.string_at(theirs.getPtr(), ctypes.sizeof(ours)) == bytes(ours)
+
+
+def test_such_edges_are_laid_out_as_nvidias() -> None:
+    bindings = _bindings()
+    theirs = bindings.CUgraphEdgeData()
+    theirs.from_port, theirs.type = 1, bindings.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+    ours = structs.EdgeData(from_port=structs.PROGRAMMATIC_PORT, type=structs.PROGRAMMATIC)
     assert ctypes.string_at(theirs.getPtr(), ctypes.sizeof(ours)) == bytes(ours)
 
 

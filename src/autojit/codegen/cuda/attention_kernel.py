@@ -20,9 +20,10 @@ from autojit.codegen.cuda.attention_plan import (
 )
 from autojit.codegen.cuda.grid_function import WARP, CudaKernel, Grid
 from autojit.codegen.cuda.product_fragments import Places
+from autojit.codegen.cuda.product_groups import steps_of
 from autojit.codegen.cuda.product_operands import Strided, Supply
 from autojit.codegen.cuda.product_shelves import Shelf
-from autojit.codegen.cuda.product_steps import SplitSteps, Totals, steps_of
+from autojit.codegen.cuda.product_steps import SplitSteps, Totals
 from autojit.codegen.cuda.product_tiles import LANES, SPLIT
 from autojit.codegen.grid_text import Buffer
 from autojit.codegen.philox import philox, uniform

@@ -16,18 +16,27 @@ import re
 FROM_CAPABILITY = 90
 """Of the GPU; older ones have no such instruction."""
 
-WAIT = "griddepcontrol.wait"
-_BEGIN = f"\t{WAIT};\n\tgriddepcontrol.launch_dependents;\n"
-_ENTRY = re.compile(r"^\.visible \.entry [^{]*^\{\n(?:[ \t]*(?:\.reg |\.shared |\.local |//)[^\n]*\n|[ \t]*\n)*", re.M)
+WAIT, LET_START = "griddepcontrol.wait", "griddepcontrol.launch_dependents"
+_ENTRY = re.compile(
+    r"(^\.visible \.entry [^{]*^\{\n(?:[ \t]*(?:\.reg |\.shared |\.local |//)[^\n]*\n|[ \t]*\n)*)(.*?)(?=^\}$)",
+    re.M | re.S,
+)
+_END = re.compile(r"^\tret;$", re.M)
 
 
 def with_early_start(ptx: str) -> str:
-    """A module whose kernels wait first.
+    """A module whose kernels wait first, and at their end let others start.
 
     Raises:
-        ValueError: it has none.
+        ValueError: it has no kernel.
     """
-    found, count = _ENTRY.subn(lambda m: m[0] + _BEGIN, ptx)
+    found, count = _ENTRY.subn(_waiting, ptx)
     if not count:
         raise ValueError("a module without a kernel")
     return found
+
+
+def _waiting(kernel: re.Match[str]) -> str:
+    head, body = kernel.groups()
+    body = _END.sub(f"\t{LET_START};\n\tret;", body)
+    return f"{head}\t{WAIT};\n{body}"

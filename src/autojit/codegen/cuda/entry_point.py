@@ -19,12 +19,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.grid_function import GLOBAL, SHARED, most_blocks
 from autojit.codegen.cuda.shared_copies import widened
-from autojit.codegen.grid_text import Buffer, GridText
+from autojit.codegen.grid_text import LARGE_ALIGNMENT, Buffer, GridText, shared_alignment
 from autojit.core.records import record
 
 WORD_BYTES = 8  # of a slot of the device table
 PARTIAL_ALIGNMENT = 256  # blocks of a device's memory begin at its multiples
-SHARED_ALIGNMENT = 128  # all banks once: `codegen.cuda.product_shelves`
 BARRIER = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
 """All threads of a block meet."""
 
@@ -211,13 +210,13 @@ def entry_text(
     """The complete module of a launch of one kernel; the arguments are those of `Part`."""
     part = Part(kernel, alignments, moving, guarded)
     said = PartText(part)
-    arrays = [f"{_SHARED}{k} = {shared_array(size)}" for k, size in enumerate(kernel.shared)]
+    arrays, shared = _shared(kernel)
     reads = [
         f"  %thread = {special('tid.x', kernel.threads)}",
         *(f"  %block.{a} = {special(f'ctaid.{a}', most_blocks(n))}" for a, n in zip("xyz", kernel.blocks, strict=True)),
     ]
     arguments = ["i32 %thread", "i32 %block.x", "i32 %block.y", "i32 %block.z", "i32 0"]
-    arguments += [f"ptr {SHARED} {_SHARED}{k}" for k in range(len(kernel.shared))] + said.arguments
+    arguments += [*(f"ptr {SHARED} {address}" for address in shared), *said.arguments]
     run = [*said.loads, f"  call void @body({', '.join(arguments)})"]
     lines = ["entry:", *reads, *run, "  ret void"]
     if guarded:
@@ -231,12 +230,24 @@ def entry_text(
 
 
 _SHARED = "@shared"
+
+
+def _shared(kernel: GridText) -> tuple[list[str], list[str]]:
+    """Definitions of a kernel's shared memory, and where its arrays are: in one, if it is more than texts may have."""
+    if not kernel.asked_bytes:
+        names = [f"{_SHARED}{k}" for k in range(len(kernel.shared))]
+        return [f"{name} = {shared_array(size)}" for name, size in zip(names, kernel.shared, strict=True)], names
+    asked = f"{_SHARED} = external {SHARED} global [0 x i8], align {LARGE_ALIGNMENT}"
+    places = kernel.shared_places[:-1]
+    return [asked], [f"getelementptr (i8, ptr {SHARED} {_SHARED}, i64 {place})" for place in places]
+
+
 REPORTED_WORD = f"@reported = internal {SHARED} global i64 undef, align {WORD_BYTES}"
 
 
 def shared_array(size_bytes: int) -> str:
     """Shared memory, as a definition."""
-    return f"internal {SHARED} global [{size_bytes} x i8] undef, align {SHARED_ALIGNMENT}"
+    return f"internal {SHARED} global [{size_bytes} x i8] undef, align {shared_alignment(size_bytes)}"
 
 
 def guard_lines(part: PartText, thread: str, prefix: str, *, is_block_wide: bool) -> list[str]:

@@ -160,8 +160,8 @@ def _flat(walk: Walk, processors: int) -> GridPlan:
     if folds and (is_symbolic(tiles) or tiles > ONE_LAUNCH):
         blocks = size_max(1, size_min(tiles // FEWEST_TURNS, processors * FOLDING_THREADS // threads))
     elif folds:
-        slots = min(_power_above(tiles), most)  # one block waits for memory as often as it has turns
-        tiles, blocks = -(-tiles // slots), 1
+        slots = min(_power_above(slots * tiles), most)  # one block waits for memory as often as it has turns
+        tiles, blocks = -(-count // (threads * slots * vector)), 1
     return GridPlan(True, False, threads, threads, slots, vector, tiles, 1, 1, 1, 1, blocks)
 
 

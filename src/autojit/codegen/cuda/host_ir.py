@@ -265,14 +265,14 @@ def _launch_kernels(f: NativeFunction, calls: _Calls, run: str, stream: str) -> 
         function, how = f.get(launch, LaunchWords.function), f.get(launch, LaunchWords.parameters)
         grid = (LaunchWords.blocks_x, LaunchWords.blocks_y, LaunchWords.blocks_z, LaunchWords.threads)
         numbers = [f.get(launch, word) for word in grid]
-        what: list[str | int] = [function, *numbers, 1, 1, 0, stream, how]
+        what: list[str | int] = [function, *numbers, 1, 1, f.get(launch, LaunchWords.shared_bytes), stream, how]
         kind = f.get(launch, LaunchWords.kind)
-        with f.when(f.test("eq", kind, TOGETHER)):
+        with f.when(f.test("eq", kind, TOGETHER, "i32")):
             calls.do(DriverCalls.launch_together, *what)
-        with f.when(f.test("eq", kind, AS_GRAPH)):
+        with f.when(f.test("eq", kind, AS_GRAPH, "i32")):
             calls.do(DriverCalls.launch_graph, function, stream)
         has_blocks = reduce(f.both, (f.is_set(blocks, "i32") for blocks in numbers[:3]))  # open sizes may leave none
-        with f.when(f.both(f.test("eq", kind, ALONE), has_blocks)):
+        with f.when(f.both(f.test("eq", kind, ALONE, "i32"), has_blocks)):
             calls.do(DriverCalls.launch, *what, "null")
     with f.when(f.test("eq", f.get(run, Run.mode), FIRST)):
         f.put(run, Run.mode, SECOND)

@@ -101,7 +101,8 @@ class LaunchWords(Record[int]):
     blocks_z: HalfWord
     threads: HalfWord
     parameters: Pointer  # the addresses of the arguments
-    kind: Word  # `ALONE`, `TOGETHER` or `AS_GRAPH`
+    kind: HalfWord  # `ALONE`, `TOGETHER` or `AS_GRAPH`
+    shared_bytes: HalfWord = field(default=0)  # that the launch asks for
 
 
 class PrologueNode(Record[int]):

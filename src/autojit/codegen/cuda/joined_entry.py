@@ -25,7 +25,6 @@ from math import prod
 from autojit.codegen.cuda.entry_point import (
     BARRIER,
     REPORTED_WORD,
-    SHARED_ALIGNMENT,
     WORD_BYTES,
     Known,
     Part,
@@ -61,11 +60,7 @@ def joined_text(grid: JoinedGrid, parts: Sequence[Part]) -> str:
 
 def shared_bytes(kernel: GridText) -> int:
     """Of one of a kernel's blocks, in a launch that it shares."""
-    return sum(map(_rounded, kernel.shared))
-
-
-def _rounded(size_bytes: int) -> int:
-    return -(-size_bytes // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+    return kernel.shared_places[-1]
 
 
 class _JoinedEntry:
@@ -186,16 +181,11 @@ class _JoinedEntry:
         arguments = [f"i32 {operand}" for operand in (f"%{name}lane", *along, f"%{name}meeting")]
         if kernel.shared:
             yield f"  %{name}shared = mul nuw nsw i32 %{name}pack, {shared_bytes(kernel)}"
-        for k, offset in enumerate(_offsets(kernel)):
+        for k, offset in enumerate(kernel.shared_places[:-1]):
             yield f"  %{name}shared{k}.at = add nuw nsw i32 %{name}shared, {offset}"
             yield f"  %{name}shared{k} = getelementptr i8, ptr {SHARED} @shared, i32 %{name}shared{k}.at"
             arguments.append(f"ptr {SHARED} %{name}shared{k}")
         yield f"  call void @{self.bodies.symbols[placed.number]}({', '.join([*arguments, *said.arguments])})"
-
-
-def _offsets(kernel: GridText) -> list[int]:
-    """Where each array of shared memory begins in that of a virtual block."""
-    return list(accumulate(map(_rounded, kernel.shared), initial=0))[: len(kernel.shared)]
 
 
 def _meet_all(blocks: int) -> str:

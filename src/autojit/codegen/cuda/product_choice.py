@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autojit.codegen.cuda.product_tiles import WARP, Tile, fragment_of, tiles_of
+from autojit.codegen.cuda.product_tiles import WARP, Tile, fragment_of, group_tiles_of, tiles_of
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core.dtypes import DType, float32
 from autojit.core.records import record
@@ -18,6 +18,10 @@ WARPS_AT_ONCE = 4
 """Warps that a processor runs side by side; a block of fewer leaves part of it idle."""
 BYTES_PER_CYCLE = 20.0
 """Of operands from the second cache to a processor."""
+GROUP_BYTES_PER_CYCLE = 36.0
+"""The same where tensor cores read shared memory themselves: 528 to 600 TFLOP/s of 4096 and 8192 on H100."""
+LONE_CYCLES = 12000.0
+"""Of every block whose beginning and end no other block of the processor fills, because it is the only one."""
 STEP_CYCLES = 40.0
 """To wait for a part of the operands and for all threads of the block."""
 BLOCK_CYCLES = 4000.0
@@ -55,7 +59,13 @@ class Choice:
 
 
 def choose(
-    dtype: DType, target: CudaTarget, extents: tuple[int, int, int], batch: int, *, splits: bool = True
+    dtype: DType,
+    target: CudaTarget,
+    extents: tuple[int, int, int],
+    batch: int,
+    *,
+    splits: bool = True,
+    groups: bool = False,
 ) -> Choice:
     """What is estimated to take the least time, or hardly more and leaves less in memory; of equals the larger one.
 
@@ -63,8 +73,9 @@ def choose(
         extents: m, n and k of one matrix.
         batch: how many matrices.
         splits: whether the contracted axis may be split.
+        groups: whether groups of warps may multiply: operands are copied 16 bytes at once.
     """
-    found = estimates(dtype, target, extents, batch, splits=splits)
+    found = estimates(dtype, target, extents, batch, splits=splits, groups=groups)
     fastest = min(cycles for cycles, _ in found)
     good = [pair for pair in found if pair[0] <= fastest * AS_GOOD]
     fewest = min(choice.splits for _, choice in good)
@@ -72,12 +83,20 @@ def choose(
 
 
 def estimates(
-    dtype: DType, target: CudaTarget, extents: tuple[int, int, int], batch: int, *, splits: bool = True
+    dtype: DType,
+    target: CudaTarget,
+    extents: tuple[int, int, int],
+    batch: int,
+    *,
+    splits: bool = True,
+    groups: bool = False,
 ) -> list[tuple[float, Choice]]:
     """All ways to compute a product, with the cycles that each is taken to need; arguments as of `choose`."""
     m, n, k = extents
     found = []
-    for tile in tiles_of(fragment_of(dtype, target, k), dtype, k):
+    fragment = fragment_of(dtype, target, k)
+    grouped = group_tiles_of(fragment, dtype, target, k) if groups else []
+    for tile in (*grouped, *tiles_of(fragment, dtype, k)):
         if tile.slices > 1 and -(-k // tile.turn_depth) < LEAST_STEPS:
             continue
         tiles = -(-m // tile.rows) * -(-n // tile.columns) * batch
@@ -110,14 +129,18 @@ def _cycles(choice: Choice, dtype: DType, target: CudaTarget, extents: tuple[int
     """The estimate."""
     tile, (m, n, _) = choice.tile, extents
     warps = tile.threads // WARP
-    overhead = 1 + FRAGMENT_EDGE / tile.warp_rows + FRAGMENT_EDGE / tile.warp_columns
+    overhead, rate = 1 + FRAGMENT_EDGE / tile.warp_rows + FRAGMENT_EDGE / tile.warp_columns, BYTES_PER_CYCLE
+    if tile.is_grouped:
+        overhead, rate = 1.0, GROUP_BYTES_PER_CYCLE
     multiplying = tile.rows * tile.columns / tile.fragment.rate * overhead
-    bringing = (tile.rows + tile.columns) * dtype.size_bytes / BYTES_PER_CYCLE
+    bringing = (tile.rows + tile.columns) * dtype.size_bytes / rate
     depth = max(choice.chunk, 1)
     busy = depth * max(multiplying, bringing)  # of the processor, if it has other blocks to go on with
     turns = max(1, warps / WARPS_AT_ONCE)  # of warps that multiply while others bring
     alone = depth * (multiplying * max(1, WARPS_AT_ONCE / warps) + bringing / turns + STEP_CYCLES / tile.turn_depth)
     rounds = -(-tiles * choice.splits // target.processors)
+    if tile.is_lone:
+        busy += LONE_CYCLES
     found = max(rounds * busy, alone) + BLOCK_CYCLES
     if choice.splits > 1:
         moved = m * n * (choice.splits + 1) * max(dtype.size_bytes, 4)

@@ -30,6 +30,7 @@ class Places:
             warp = kernel.remainder(warp, tile.slice_threads // WARP)
         self.group = kernel.quotient(self.lane, 4)
         self.member = kernel.remainder(self.lane, 4)
+        self.warp = warp
         down = kernel.quotient(warp, tile.warps[1])
         across = kernel.remainder(warp, tile.warps[1])
         self.first_row = kernel.scaled(down, tile.warp_rows)

@@ -22,12 +22,13 @@ from typing import ClassVar, Literal
 from autojit.codegen.cuda.grid_function import CudaKernel, Grid
 from autojit.codegen.cuda.product_choice import Choice, choose
 from autojit.codegen.cuda.product_fragments import Places
+from autojit.codegen.cuda.product_groups import steps_of
 from autojit.codegen.cuda.product_operands import Stored, Strided, Supply
 from autojit.codegen.cuda.product_pipeline import Pipeline
 from autojit.codegen.cuda.product_results import Results, Run, exchanges
 from autojit.codegen.cuda.product_shelves import Shelf
-from autojit.codegen.cuda.product_steps import Totals, steps_of
-from autojit.codegen.cuda.product_tiles import TENSOR_CAPABILITY, Tile, most_registers
+from autojit.codegen.cuda.product_steps import Totals
+from autojit.codegen.cuda.product_tiles import CHUNK_BYTES, TENSOR_CAPABILITY, Tile, most_registers
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import Buffer, GridText
@@ -127,7 +128,7 @@ def job_of(kernel: MatmulKernel, target: CudaTarget) -> ProductJob:
     shape = shape_of(kernel)
     dtype = kernel.node.outputs[0].type.dtype
     folds = kernel.epilogue is not None and bool(kernel.epilogue.program.accumulators)
-    choice = choice_of(shape, dtype, target, splits=not folds)
+    choice = choice_of(shape, dtype, target, splits=not folds, groups=_runs_wide(shape, dtype))
     return ProductJob(shape, choice, dtype, kernel.init is not None, has_copies(target))
 
 
@@ -136,11 +137,29 @@ def has_copies(target: CudaTarget) -> bool:
     return target.capability >= TENSOR_CAPABILITY
 
 
-def choice_of(shape: Shape, dtype: DType, target: CudaTarget, *, splits: bool = True) -> Choice:
+def stored_as(shape: Shape) -> tuple[Strided, Strided]:
+    """How the operands' matrices are stored."""
+    m, n, k = shape.extents
+    (first_a, ra, ca), (first_b, rb, cb) = shape.a, shape.b
+    moves_a, moves_b = ([strides[number] for _, strides in shape.batch] for number in range(2))
+    return Strided(m, k, ra, ca, (first_a, *moves_a)), Strided(n, k, cb, rb, (first_b, *moves_b))
+
+
+def _runs_wide(shape: Shape, dtype: DType) -> bool:
+    """Whether both operands can be copied 16 bytes at once, as far as sizes say."""
+    width = CHUNK_BYTES // dtype.size_bytes
+    return all(
+        not any(map(is_symbolic, (stored.lines, stored.depth, stored.line_stride, stored.depth_stride, *stored.steps)))
+        and stored.most_neighbours(width) == width
+        for stored in stored_as(shape)
+    )
+
+
+def choice_of(shape: Shape, dtype: DType, target: CudaTarget, *, splits: bool = True, groups: bool = False) -> Choice:
     """The tile and the splits of a product, if it may have any."""
     m, n, k = map(typical, shape.extents)
     is_open = any(map(is_symbolic, (*shape.extents, shape.count)))
-    return choose(dtype, target, (m, n, k), typical(shape.count), splits=splits and not is_open)
+    return choose(dtype, target, (m, n, k), typical(shape.count), splits=splits and not is_open, groups=groups)
 
 
 def shape_of(kernel: MatmulKernel) -> Shape:
@@ -269,10 +288,7 @@ class ProductPrinter(CudaKernel):
 
     def stored(self) -> tuple[Stored, Stored]:
         """How the operands' matrices are stored."""
-        m, n, k = self.shape.extents
-        (first_a, ra, ca), (first_b, rb, cb) = self.shape.a, self.shape.b
-        moves_a, moves_b = ([strides[number] for _, strides in self.shape.batch] for number in range(2))
-        return Strided(m, k, ra, ca, (first_a, *moves_a)), Strided(n, k, cb, rb, (first_b, *moves_b))
+        return stored_as(self.shape)
 
     def _origins(self) -> tuple[str, str]:
         """The positions of this block's matrices in both operands."""

@@ -13,7 +13,7 @@ from functools import reduce
 
 from autojit.codegen.cuda.grid_function import CudaKernel
 from autojit.codegen.cuda.product_shelves import Shelf
-from autojit.codegen.cuda.product_tiles import CHUNK_BYTES, Fragment, Tile
+from autojit.codegen.cuda.product_tiles import CHUNK_BYTES, GROUP_ROWS, Fragment, Tile
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import SharedCopy
 from autojit.core.dtypes import DType
@@ -143,9 +143,10 @@ class Supply:
         self.slices, self.turn_depth = tile.slices, tile.turn_depth
         self.kind = f"i{8 * dtype.size_bytes}"
         is_deep = stored.runs_deep
-        rows, along = (lines, tile.depth) if is_deep else (tile.depth, lines)
+        panels = 1 if is_deep or not tile.is_grouped else -(-lines // GROUP_ROWS)
+        rows, along = (lines, tile.depth) if is_deep else (tile.depth * panels, lines // panels)
         base = kernel.shared(self.kind, stages * tile.slices * rows * along)
-        self.shelf = Shelf(base, dtype, rows, along, is_deep, _turn(tile.fragment, is_deep=is_deep))
+        self.shelf = Shelf(base, dtype, rows, along, is_deep, _turn(tile.fragment, is_deep=is_deep), panels)
         self.width = self._width(along)
         self.is_copied = copies and self.width * dtype.size_bytes in COPIED_BYTES
 
@@ -162,13 +163,16 @@ class Supply:
         thread = kernel.thread if self.slices == 1 else kernel.remainder(kernel.thread, self.threads)
         per_row = self.shelf.along // width
         step = self.threads // per_row if self.threads % per_row == 0 else 0
-        is_alike = step > 0 and step % ALIKE_ROWS == 0
+        is_alike = step > 0 and step % ALIKE_ROWS == 0 and self.shelf.panels == 1
         found: list[Unit] = []
         for turn in range(self.lines * self.depth // (width * self.threads)):
             number = kernel.offset(thread, 0 if step else turn * self.threads)
             outer, inner = kernel.quotient(number, per_row), kernel.scaled(kernel.remainder(number, per_row), width)
             outer = kernel.offset(outer, turn * step)
             line, depth = (outer, inner) if self.stored.runs_deep else (inner, outer)
+            if self.shelf.panels > 1:
+                panel, depth = kernel.quotient(outer, self.depth), kernel.remainder(outer, self.depth)
+                line = kernel.offset(kernel.scaled(panel, self.shelf.along), inner)
             found.append(Unit(line, depth, width, found[0] if is_alike and found else None, turn * step))
         return found
 

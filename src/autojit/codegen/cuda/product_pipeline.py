@@ -140,6 +140,7 @@ class Pipeline:
         kernel = self.kernel
         if self.is_copied:
             kernel.wait_for_copies(left)
+        steps.before_meeting()
         if not isinstance(steps, SplitSteps):
             kernel.barrier()
             return

@@ -27,6 +27,8 @@ class Shelf:
         along: elements of a row, a power of two.
         is_deep: rows are lines of the operand, each as long as a part is deep; else they are depths.
         turn: how many chunks neighbouring rows of 128 bytes are turned: 2 where a warp reads two chunks of four rows.
+        panels: parts of the lines, one behind the other, whose rows are depths; more than 1 where groups of warps read
+            rows of 128 bytes. ``rows`` are those of all panels.
     """
 
     base: str
@@ -35,6 +37,11 @@ class Shelf:
     along: int
     is_deep: bool
     turn: int
+    panels: int = 1
+
+    @property
+    def panel_bytes(self) -> int:
+        return self.size // self.panels * self.dtype.size_bytes
 
     @property
     def size(self) -> int:
@@ -61,6 +68,9 @@ class Shelf:
     def position(self, kernel: CudaKernel, line: str, depth: str) -> str:
         """Where an element is in its part."""
         row, at = (line, depth) if self.is_deep else (depth, line)
+        if self.panels > 1:
+            row = kernel.offset(kernel.scaled(kernel.quotient(line, self.along), self.rows // self.panels), depth)
+            at = kernel.remainder(line, self.along)
         return Reader(kernel, self, row, at).position(0, 0)
 
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 from autojit.codegen.cuda.grid_function import CudaKernel
 from autojit.codegen.cuda.product_fragments import Fragments, Places
 from autojit.codegen.cuda.product_shelves import Reader, Shelf
-from autojit.codegen.cuda.product_tiles import COLUMNS, LANES, SINGLE, SPLIT, Fragment
+from autojit.codegen.cuda.product_tiles import COLUMNS, LANES
 from autojit.codegen.function_text import Operand
 from autojit.codegen.scalar import Scalar, is_half, literal, register_type
 from autojit.core.dtypes import DType, float32, uint32
@@ -54,6 +54,9 @@ class Steps(ABC):
         self.kernel, self.dtype, self.places, self.a, self.b = kernel, dtype, places, a, b
         self.total = float32 if is_half(dtype) else dtype
         self.tile = places.tile
+
+    def before_meeting(self) -> None:  # noqa: B027 (nothing is the rule)
+        """What a thread does when its copies have come, before it meets others."""
 
     @abstractmethod
     def multiply(self, parts: Parts, totals: Totals) -> None:
@@ -231,10 +234,3 @@ class SplitSteps(TensorSteps):
         limit = kernel.convert("bitcast", beyond, "i32", "float")
         is_large = kernel.value(f"fcmp uge float {greatest}, {limit}")
         return kernel.either(is_large, kernel.test("ult", smallest, (least << 1) - 1, "i32"))
-
-
-def steps_of(fragment: Fragment) -> type[Steps]:
-    """The way to multiply that belongs to a tile's fragments."""
-    if fragment is LANES:
-        return LaneSteps
-    return {SPLIT: SplitSteps, SINGLE: SingleSteps}.get(fragment, TensorSteps)

@@ -55,10 +55,19 @@ DOUBLE = Fragment("mma.m8n8k4.row.col.f64", 8, 4, 1, "double", 100)
 DEEP_DOUBLE = Fragment("mma.m16n8k16.row.col.f64", 16, 16, 1, "double", 100)
 HALF = Fragment("mma.m16n8k16.row.col.f32.f32", 16, 16, 2, "<2 x half>", 900)
 BRAIN = Fragment("mma.m16n8k16.row.col.bf16", 16, 16, 2, "i32", 900)
+GROUP_HALF = Fragment("wgmma", 16, 16, 2, "", 1400)
+GROUP_BRAIN = Fragment("wgmma", 16, 16, 2, "", 1400)
+"""Of a group of four warps, each of which has sixteen of its rows: see `product_groups`."""
 LANES = Fragment("", 16, 1, 1, "", 100)
 """No instruction of warps: every lane multiplies and adds its own elements."""
 
 TENSOR_FRAGMENTS = {float32: SPLIT, float64: DOUBLE, float16: HALF, bfloat16: BRAIN}
+GROUPED = {HALF: GROUP_HALF, BRAIN: GROUP_BRAIN}
+GROUP_ROWS = 64
+"""Of what four warps multiply together; of a panel of an operand that does not run deep, 128 bytes of lines."""
+GROUP_CAPABILITY = 90
+"""This one alone: later ones have others."""
+
 SHORT_SUM = 16
 """Sums of float32 up to this length are added up lane by lane.
 
@@ -101,6 +110,16 @@ class Tile:
     depth: int
     stages: int
     slices: int = 1
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether groups of four warps multiply, straight from shared memory."""
+        return self.fragment in GROUPED.values()
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether a processor has room for one block of it alone: the totals take half of the registers."""
+        return self.is_grouped and self.fragments[1] > GROUP_PAIR
 
     @property
     def rows(self) -> int:
@@ -169,6 +188,32 @@ LAYOUTS = (
 )
 
 
+GROUP_LAYOUTS = (
+    (2, 128, 3),  # two blocks on a processor
+    (2, 256, 4),
+)
+"""Groups of four warps, columns, stages."""
+
+GROUP_PAIR = 16
+"""Fragments of a warp up to which two blocks are on a processor."""
+
+GROUP_DEPTH_BYTES = 128
+"""Of a line: the rows that tensor cores read."""
+
+
+def group_tiles_of(fragment: Fragment, dtype: DType, target: CudaTarget, k: int) -> list[Tile]:
+    """The tiles that groups of warps compute, if the GPU and the dtype have such: from a turn for every stage on."""
+    grouped = GROUPED.get(fragment)
+    if grouped is None or target.capability != GROUP_CAPABILITY:
+        return []
+    depth = GROUP_DEPTH_BYTES // dtype.size_bytes
+    return [
+        Tile(grouped, (4 * groups, 1), (1, columns // COLUMNS), depth, stages)
+        for groups, columns, stages in GROUP_LAYOUTS
+        if k >= stages * depth
+    ]
+
+
 def tiles_of(fragment: Fragment, dtype: DType, k: int) -> list[Tile]:
     """The tiles of a fragment whose results fit in registers, from large to small; those of several slices last."""
     found = []
@@ -196,7 +241,7 @@ def most_registers(tile: Tile, dtype: DType) -> int:
     One block alone has two warps for each scheduler, which wait for their instructions most of the time: on H100, 60 %
     of all cycles. Tiles of float64 need more registers than that leaves.
     """
-    if dtype is float64:
+    if dtype is float64 or tile.is_lone:
         return MOST_REGISTERS
     return min(MOST_REGISTERS, REGISTERS // (BLOCKS_SIDE_BY_SIDE * tile.threads))
 

@@ -145,11 +145,25 @@ class BoundLaunch:
             threads=self.grid.threads,
             parameters=self.parameters,
             kind=TOGETHER if self.grid.meets else ALONE,
+            shared_bytes=self._asked_bytes,
         )
+
+    @property
+    def _asked_bytes(self) -> int:
+        """Of shared memory: what shares a launch has no more than every block."""
+        return self.kernels[0].kernel.asked_bytes if self.grid.is_alone else 0
 
     def node(self, after: tuple[int, ...]) -> KernelNode:
         """The launch in a graph, for the sizes of the present call."""
-        return KernelNode(self.function, self.blocks, self.grid.threads, self.parameters, after, self.grid.meets)
+        return KernelNode(
+            self.function,
+            self.blocks,
+            self.grid.threads,
+            self.parameters,
+            after,
+            self.grid.meets,
+            shared_bytes=self._asked_bytes,
+        )
 
     def handles(self) -> list[int]:
         """Where the handles of conditions are that its kernels set."""

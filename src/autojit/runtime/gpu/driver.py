@@ -46,7 +46,7 @@ class KernelNode:
 
     ``after``: positions of the nodes that come before it. ``is_cooperative``: all blocks run at once.
     ``starts_early``: its blocks may start when those of the launches before it have, because it waits for their end
-    itself (`codegen.cuda.early_start`).
+    itself (`codegen.cuda.early_start`). ``shared_bytes``: of shared memory, beyond what the text has.
     """
 
     function: int
@@ -56,6 +56,7 @@ class KernelNode:
     after: tuple[int, ...] = ()
     is_cooperative: bool = False
     starts_early: bool = False
+    shared_bytes: int = 0
 
 
 @record
@@ -209,6 +210,9 @@ class Driver(Protocol):
 
     def local_bytes(self, function: int) -> int:
         """The memory that a thread of a kernel has beside its registers: what was spilled of these, and arrays."""
+
+    def allow_shared(self, function: int, size_bytes: int) -> None:
+        """Launches of a kernel may ask for so much shared memory."""
 
     def launch(self, function: int, blocks: tuple[int, int, int], threads: int, parameters: int, stream: int) -> None:
         """Queue a kernel; ``parameters`` is the address of the words that hold the addresses of its arguments."""

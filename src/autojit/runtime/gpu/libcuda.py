@@ -55,6 +55,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuModuleUnload": (c_void_p,),
     "cuModuleGetFunction": (_OUT, c_void_p, c_char_p),
     "cuFuncGetAttribute": (_INT_OUT, c_int, c_void_p),
+    "cuFuncSetAttribute": (c_void_p, c_int, c_int),
     "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p),
     "cuLaunchCooperativeKernel": (c_void_p, *[c_uint] * 7, c_void_p, c_void_p),
     "cuStreamCreate": (_OUT, c_uint),
@@ -84,7 +85,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 _PROCESSORS, _MAJOR, _MINOR, _SHARED_BYTES = 16, 75, 76, 97  # CUdevice_attribute
-_LOCAL_BYTES = 3  # CUfunction_attribute
+_LOCAL_BYTES, _MOST_SHARED_BYTES = 3, 8  # CUfunction_attribute
 _LOG, _LOG_BYTES = 5, 6  # CUjit_option: of errors
 _PTX = 1  # CUjitInputType
 _NON_BLOCKING_STREAM, _EVENT_WITHOUT_TIME = 1, 2
@@ -135,6 +136,10 @@ class LibCuda:
         found = c_int(0)
         self.call("cuFuncGetAttribute", byref(found), _LOCAL_BYTES, function)
         return found.value
+
+    def allow_shared(self, function: int, size_bytes: int) -> None:
+        """See `Driver`."""
+        self.call("cuFuncSetAttribute", function, _MOST_SHARED_BYTES, size_bytes)
 
     def _function(self, name: str) -> Any:
         found = self._functions.get(name)

@@ -106,7 +106,7 @@ class GraphMaker:
         made = c_void_p()
         where = byref(made), graph, before, len(after)
         if isinstance(node, KernelNode):
-            parameters = kernel_parameters(node.function, node.blocks, node.threads, node.parameters)
+            parameters = kernel_parameters(node.function, node.blocks, node.threads, node.parameters, node.shared_bytes)
             self._call("cuGraphAddKernelNode_v2", *where, byref(parameters))
             if node.is_cooperative:
                 value = LaunchAttributeValue(cooperative=1)
@@ -133,7 +133,9 @@ def _ends_early(node: GraphNode) -> bool:
     return isinstance(node, KernelNode) and not node.is_cooperative
 
 
-def kernel_parameters(function: int, blocks: Sequence[int], threads: int, parameters: int) -> KernelNodeParams:
+def kernel_parameters(
+    function: int, blocks: Sequence[int], threads: int, parameters: int, shared_bytes: int = 0
+) -> KernelNodeParams:
     """A launch as graphs take it."""
     return KernelNodeParams(
         func=function,
@@ -143,6 +145,7 @@ def kernel_parameters(function: int, blocks: Sequence[int], threads: int, parame
         blockDimX=threads,
         blockDimY=1,
         blockDimZ=1,
+        sharedMemBytes=shared_bytes,
         kernelParams=parameters,
     )
 

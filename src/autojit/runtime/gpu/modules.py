@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from autojit.codegen.cuda.early_start import FROM_CAPABILITY, with_early_start
+from autojit.codegen.cuda.finished_ptx import finished_ptx
 from autojit.codegen.cuda.register_limits import told_registers
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core.config import config
@@ -53,8 +53,8 @@ class LoadedKernels:
         Raises:
             CompileError: it rejects a text.
         """
-        made = [text.decode() for text in default_cache().objects(texts, self._target, config.opt_level)]
-        return [*map(with_early_start, made)] if self._target.capability >= FROM_CAPABILITY else made
+        found = default_cache().objects(texts, self._target, config.opt_level)
+        return [finished_ptx(text.decode(), self._target) for text in found]
 
     def _loaded(self, texts: Sequence[str], pass_levels: Mapping[str, int]) -> list[int]:
         driver = self._driver
@@ -64,6 +64,13 @@ class LoadedKernels:
         return [self._function(text, code) for text, code in zip(ptx, codes, strict=True)]
 
     def _function(self, ptx: str, code: bytes) -> int:
+        """The kernel, whose launches may ask for shared memory if its text does."""
+        found = self._least_spilled(ptx, code)
+        if ".extern .shared" in ptx:
+            self._driver.allow_shared(found, self._driver.properties(self._number).shared_bytes)
+        return found
+
+    def _least_spilled(self, ptx: str, code: bytes) -> int:
         """The kernel; where registers were spilled, of the text that says how many a thread may have."""
         driver = self._driver
         module = driver.load(code)

@@ -287,7 +287,7 @@ def test_a_comparison_may_give_words() -> None:
     [
         "frobnicate.b32 %r1, %r2;",
         "add.rz.f32 %r1, %r2, %r3;",
-        "wgmma.fence.sync.aligned;",
+        "tcgen05.fence::before_thread_sync;",
         "cp.async.bulk.commit_group;",
         "cvt.rn.satfinite.e4m3x2.f32 %rs1, %r2, %r3;",
         "prmt.b32.f4e %r1, %r2, %r3, %r4;",

@@ -155,7 +155,8 @@ class GraphCalls:
         if isinstance(node, KernelNode):
             arguments = self._node_arguments[number]
             how = node.is_cooperative
-            self._run(node.function, node.blocks, (node.threads, 1, 1), arguments, 0, footprint, is_cooperative=how)
+            extents = node.blocks, (node.threads, 1, 1)
+            self._run(node.function, *extents, arguments, node.shared_bytes, footprint, is_cooperative=how)
             return
         if isinstance(node, ConditionalNode):
             self._run_body(number, node, footprint)

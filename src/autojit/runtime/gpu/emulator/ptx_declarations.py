@@ -33,7 +33,7 @@ KINDS = {
 SHARED_GAP = 64
 """Bytes between two shared arrays that belong to neither."""
 
-_MOST_ALIGNMENT = 128  # of shared memory that a launch adds
+_MOST_ALIGNMENT = 1024  # of shared memory that a launch adds
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr[^%$_,]*?\s)?([%$\w]+)(?:\[(\d+)\])?\s*(?:,|$)"
 )

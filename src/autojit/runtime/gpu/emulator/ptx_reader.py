@@ -32,6 +32,8 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*\.(?:loc|file)\b[^\n]*", re.MU
 _STATEMENT = re.compile(r"\s*(?:([$%\w]+):(?!:)|([{}])|(\.[^;]*);|([@a-z][^;]*);)")
 _INSTRUCTION = re.compile(r"(?:@(!?)([%$\w]+)\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
 _OPERAND = re.compile(r"\{[^{}]*\}|\[[^\]]*\]|\([^)]*\)|[^\s,|]+")
+_AT_ONCE = ("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group", "fence.proxy.async")
+"""What orders products of groups of warps, which are done at once here."""
 _ADDRESS = re.compile(r"\[\s*([%$\w.]+)\s*(?:\+\s*(-?\w+))?\s*\]")
 _FUNCTION = re.compile(r"\.(entry|func)\s*(\([^)]*\))?\s*([\w$.]+)\s*(?:\(([^)]*)\))?\s*([^;{]*)([;{])")
 _THREADS = re.compile(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
@@ -185,6 +187,8 @@ class _Body:
         operands = tuple(self._operand(part) for part in _OPERAND.findall(rest))
         if "|" in rest:
             operands = (operands[:2], *operands[2:])
+        if opcode.startswith(_AT_ONCE):
+            return
         made = Instruction(len(self.module.instructions), " ".join(text.split()), tuple(opcode.split(".")), operands)
         if predicate is not None:
             made.predicate, made.is_negated = self._declared(predicate), bool(negated)

@@ -16,7 +16,7 @@ from autojit.runtime.gpu.emulator.ptx_declarations import Declared
 SET_CONDITION = "cudaGraphSetConditional"
 """A function that the driver has: a call of it is one instruction."""
 
-WARP_OPERATIONS = frozenset({"shfl", "vote", "match", "redux", "mma", "ldmatrix", "elect"})
+WARP_OPERATIONS = frozenset({"shfl", "vote", "match", "redux", "mma", "ldmatrix", "elect", "wgmma"})
 SPECIAL = re.compile(r"%(?:n?tid|n?ctaid)\.[xyz]|%laneid|%warpid|%nwarpid|%globaltimer|%clock(?:64)?|%lanemask_\w\w")
 ENDS = WARP_OPERATIONS | {"bra", "brx", "ret", "exit", "bar", "barrier", "call", "trap"}
 _NO_RESULT = ENDS - WARP_OPERATIONS | frozenset(
@@ -68,13 +68,15 @@ class Instruction:
         self.uses: frozenset[int] = frozenset()
 
     def find_registers(self) -> None:
-        """Fill ``defines`` and ``uses``; where a predicate fails, a register keeps what it was."""
+        """Fill ``defines`` and ``uses``; where a predicate fails, a register keeps what it was; some add to it."""
         gives = self.opcode[0] not in _NO_RESULT or self.opcode[1:2] == ("red",)
         has_result = gives and bool(self.operands)
         self.defines = registers_of(self.operands[:1]) if has_result else frozenset()
         uses = registers_of(self.operands[1:] if has_result else self.operands)
+        if self.predicate is not None or self.opcode[0] == "wgmma":
+            uses |= self.defines
         if self.predicate is not None:
-            uses |= self.defines | {self.predicate}
+            uses |= {self.predicate}
         self.uses = uses
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from autojit.ir.op import Ndarray
 from autojit.runtime.gpu.emulator.block_code import immediate
 from autojit.runtime.gpu.emulator.findings import UnknownInstructionError
+from autojit.runtime.gpu.emulator.group_products import multiply_groups
 from autojit.runtime.gpu.emulator.ptx_declarations import KINDS
 from autojit.runtime.gpu.emulator.ptx_text import Address, Instruction, Negated, Operand
 from autojit.runtime.gpu.emulator.tile_products import multiply_tiles
@@ -76,7 +77,7 @@ class WarpGroup:
 def mask_operand(instruction: Instruction) -> Operand:
     """Which lanes an operation names; -1 where it has no word for it, because the whole warp takes part."""
     name = instruction.opcode[0]
-    if name in ("mma", "ldmatrix"):
+    if name in ("mma", "ldmatrix", "wgmma"):
         return "-1"
     if name == "bar":
         return instruction.operands[0]
@@ -236,4 +237,5 @@ _OPERATIONS: dict[str, Callable[[Instruction, WarpGroup], None]] = {
     "redux": _reduce,
     "shfl": _shuffle,
     "vote": _vote,
+    "wgmma": multiply_groups,
 }
