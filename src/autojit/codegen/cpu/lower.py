@@ -11,6 +11,7 @@ from typing import Any
 
 from autojit.codegen.cpu.attention_entries import attention_entries
 from autojit.codegen.cpu.chunks import MAX_PARTIAL_CHUNKS
+from autojit.codegen.cpu.first_elements import from_first_elements
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.literal_arguments import lifts
 from autojit.codegen.cpu.loops.kernel import print_loops
@@ -87,7 +88,7 @@ class _Lowering:
         self.shared = shared
         self.gemms, self.called_back, self.reporters = shared.gemms, shared.called_back, shared.reporters
         self.printed: dict[Any, KernelText] = {}
-        self.lifts = lifts(_programs(self.kernels))
+        self.lifts = lifts(from_first_elements(program)[0] for program in _programs(self.kernels))
         self.kept_loops: dict[int, Kept] = {}
         self.worker_scratch = 0  # per worker, in a band: its kernels run side by side in different slices
 
@@ -170,7 +171,8 @@ class _Lowering:
         self.entries = [*outer, BatchEntry(entries, sum(e.chunks for e in entries), estimate)]
 
     def _loops(self, kernel: LoopKernel, band: Band | None = None) -> list[Entry]:
-        program, literals = kernel.program, list[Argument]()
+        program, firsts = from_first_elements(kernel.program)
+        literals = list[Argument]()
         lift = self.lifts.get(program.form)
         if lift is not None:
             program, words = lift.program(program)
@@ -178,9 +180,9 @@ class _Lowering:
         slices = None if band is None else band.slices
         text = self._kernel_text(program, slices)
         label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
-        read, written = (
-            [_in_band(v, 0, 0, band) for v in values] for values in (kernel.program.loads, kernel.writes())
-        )
+        loads = kernel.program.loads
+        read = [_in_band(v, n * v.type.dtype.size_bytes, 0, band) for v, n in zip(loads, firsts, strict=True)]
+        written = [_in_band(v, 0, 0, band) for v in kernel.writes()]
         buffers = [*read, *literals, *written]
         partials: list[Argument] = []
         if text.partial_bytes:
