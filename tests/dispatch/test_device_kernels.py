@@ -166,6 +166,27 @@ def test_a_kernel_is_made_once_per_layout(there: str) -> None:
     assert {id(kernel) for kernel in kept.kernels()} == {id(kernel) for kernel in before} and kept.kept == KEPT
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_calls_that_are_known_give_what_the_first_one_gave(there: str, seed: int) -> None:
+    """Operands laid out alike, with other elements; and in between such as are not."""
+    rng = np.random.default_rng(seed)
+    kernels = space_at(aj.device(there)).kernels
+    views = [lambda x: x, lambda x: x.mT, lambda x: x[::2], lambda x: x[:1].expand(6, 6), lambda x: x.flip(0)]
+    ops = [lambda x, y: x + y, lambda x, y: x @ y.mT, lambda x, y: x.sum(1), lambda x, y: aj.cumsum(x, 0)]
+    known = 0
+    for turn in range(3):
+        for view in views:
+            for op in ops:
+                x, y = (view(aj.tensor(rng.normal(size=(6, 6)))) for _ in range(2))
+                found = op(x.to(there), y.to(there))
+                wanted = op(x, y)
+                assert np.allclose(found.cpu().numpy(), wanted.numpy(), rtol=1e-12, atol=1e-12)
+                assert found.stride() == wanted.stride()
+        if turn:
+            assert len(kernels._calls) == known, "nothing is new"
+        known = len(kernels._calls)
+
+
 def test_a_kernel_that_is_called_within_itself_gives_its_result(there: str, monkeypatch: Any) -> None:
     x = aj.arange(3.0, device=there)
     expected = aj.expm1(x).tolist()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 
@@ -99,6 +101,28 @@ def test_products_of_what_is_stacked_along_the_other_axis_keep_their_meaning() -
     text = products(5, 8).replace("matmul(t", "matmul(a")
     graph = eliminate_dead_code(parse_graph(text))
     found = eliminate_dead_code(eliminate_common_subexpressions(join_products(graph)))
+    check(graph, found)
+
+
+@pytest.mark.parametrize("order", [range(5), reversed(range(5)), (2, 0, 4, 1, 3)], ids=["rising", "falling", "mixed"])
+def test_operands_that_are_the_rows_of_a_whole_are_not_joined(order: Iterable[int]) -> None:
+    """A loop over steps of a sequence, whose gradient goes through them in any order."""
+    places = list(order)
+    rows = "slice[starts=({}, 0, 0), stops=({}, 2, 6), steps=(1, 1, 1)](w)"
+    lines = [
+        f"s{k}: f32[1, 2, 6] = {rows.format(k, k + 1)}; b{k}: f32[2, 6] = reshape[shape=(2, 6)](s{k})" for k in places
+    ]
+    lines += [f"t{k}: f32[8, 2] = permute[axes=(1, 0)](a{k}); p{k}: f32[8, 6] = matmul(t{k}, b{k})" for k in places]
+    total = f"p{places[0]}"
+    for k in places[1:]:
+        lines.append(f"q{k}: f32[8, 6] = add({total}, p{k})")
+        total = f"q{k}"
+    inputs = ", ".join(f"a{k}: f32[2, 8]" for k in range(5))
+    graph = parse_graph(f"({inputs}, w: f32[5, 2, 6]) {{ {'; '.join(lines)}; return {total} }}")
+    found = eliminate_dead_code(join_products(graph))
+    assert str(found).count("matmul(") == 1
+    assert str(found).count("concatenate") == 1  # of the first operands
+    assert "slice" not in str(found)
     check(graph, found)
 
 

@@ -55,3 +55,17 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     )
     run_python(code, AUTOJIT_CACHE_DIR=str(tmp_path))
     assert run_python(code, AUTOJIT_CACHE_DIR=str(tmp_path)).strip() == "0"
+
+
+def test_a_second_process_does_not_write_the_text_of_products(tmp_path: Path) -> None:
+    code = """
+    import sys
+    import autojit as aj
+    from autojit.codegen.cpu.products import gemm
+    written = []
+    original = gemm.gemm_module
+    gemm.gemm_module = lambda *args: written.append(args) or original(*args)
+    assert aj.jit(lambda x: x @ x)(aj.ones(8, 8)).sum().item() == 512
+    print(len(written))
+    """
+    assert [run_python(code, AUTOJIT_CACHE_DIR=str(tmp_path)).strip() for _ in range(2)] == ["1", "0"]

@@ -57,6 +57,20 @@ def test_many_large_blocks_are_joined_by_copying_each() -> None:
     assert kernels(scheduled(rows, copying)) == "loops 2x128, 0 accumulators (y, x) -> z {concatenate}"
 
 
+# -- wholes whose parts products read
+
+
+def test_what_products_read_part_by_part_is_stored_as_a_whole_where_that_is_no_more() -> None:
+    part = (
+        "{0}: f32[4, 8] = slice[starts=({1}, 0), stops=({2}, 8), steps=(1, 1)](rows); p{0}: f32[4, 3] = matmul({0}, w)"
+    )
+    head = "(x: f32[9, 8], i: i64[8], w: f32[8, 3]) { rows: f32[8, 8] = index_select[axis=0](x, i); "
+    both = head + f"{part.format('a', 0, 4)}; {part.format('b', 4, 8)}; return pa, pb }}"
+    assert "-> rows {index_select}" in kernels(scheduled(both))
+    one = head + f"{part.format('a', 0, 4)}; return pa }}"
+    assert "-> a {slice}" in kernels(scheduled(one))
+
+
 # -- expansions
 
 

@@ -382,6 +382,7 @@ class FunctionText:
 
         ``attachment`` gives what follows the jump to the next turn, told the number of the loop's first line.
         """
+        attachment = attachment or self.after_turn
         kind, first, last = self.index_type, self.number(start), self.number(stop)
         head, body, done = self.label(stem + ".head"), self.label(stem + ".body"), self.label(stem + ".done")
         counter, following, before = self.fresh(), self.fresh(), self.block
@@ -395,9 +396,13 @@ class FunctionText:
         if not self.is_ended:
             self.line(f"{following} = add nuw nsw {kind} {counter}, {self.number(step)}")
             cases.append((following, self.block))
-            self._end(f"br label %{head}{attachment(position) if attachment else self.back_edge}")
+            self._end(f"br label %{head}{attachment(position)}")
         self.lines.insert(position, f"  {counter} = {phi_text(kind, cases)}")
         self.start(done)
+
+    def after_turn(self, first_line: int) -> str:
+        """What follows the jump to the next turn of a loop that says nothing else, from its first line on."""
+        return self.back_edge
 
     def repeat(self, kinds: Sequence[str], first: Sequence[Operand], turn: Callable[[State], State]) -> State:
         """``do state = turn(state) while state[0] > 0``: the state is in registers; returns the last one."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -76,7 +77,14 @@ class Kernel(NamedTuple):
 
     def run(self, operands: Sequence[Any], results: Sequence[Any], opened: OpenMemory | None = None) -> None:
         """Compute into memory that fits."""
-        sizes = () if opened is None else [opened.values[name] for name in self.executable.symbols]
+        self.run_at(operands, results, self.sizes(opened))
+
+    def sizes(self, opened: OpenMemory | None) -> Sequence[int]:
+        """The values of its open sizes."""
+        return () if opened is None else [opened.values[name] for name in self.executable.symbols]
+
+    def run_at(self, operands: Sequence[Any], results: Sequence[Any], sizes: Sequence[int]) -> None:
+        """Compute with the addresses of arrays."""
         try:
             self.executable.run_with(operands, results, sizes)
         except Reentered:  # a signal handler or finaliser in the middle of another call of the kernel
@@ -92,6 +100,31 @@ class Kernel(NamedTuple):
         return [(concrete(result.shape, opened.values), result.places) for result in self.results]
 
 
+class Call(NamedTuple):
+    """A call of a kernel whose operands are laid out as those of one before: all that is known of it.
+
+    Args:
+        sizes: the values of the kernel's open sizes.
+        made: shape in the order of memory, dtype and places of the axes of each result.
+        computes: whether there is anything to compute.
+    """
+
+    kernel: Kernel
+    sizes: Sequence[int]
+    made: Sequence[tuple[tuple[int, ...], Any, Axes | None]]
+    computes: bool
+
+    def run(self, space: Space, arrays: Sequence[Any]) -> list[DeviceArray]:
+        """The results; operands begin where their first elements are."""
+        made = [space.allocate(shape, dtype) for shape, dtype, _ in self.made]
+        if self.computes:
+            self.kernel.run_at(arrays, made, self.sizes)
+        return [
+            array if places is None else array.transpose(places)
+            for array, (_, _, places) in zip(made, self.made, strict=True)
+        ]
+
+
 class DeviceKernels:
     """The kernels of eager mode in one space, and what is computed by them.
 
@@ -105,9 +138,16 @@ class DeviceKernels:
         self._of_count = lru_cache(KEPT)(_count_kernel)
         self._of_write = OpenKernels(lambda _, memories: _write_kernel(*memories), KEPT)
         self._of_sum = OpenKernels(lambda _, memories: _sum_kernel(*memories), KEPT)
+        self._calls: dict[Any, Call] = {}  # what was called before, by the layouts of the operands
 
     def compute(self, op: Op, arrays: Sequence[Array]) -> list[DeviceArray]:
         """The results of an op on arrays in the space, and numbers (arrays of rank 0) on the host."""
+        key = _key_of(op, arrays)
+        known = None if key is None else self._calls.get(key)
+        return self._computed(op, arrays, key) if known is None else known.run(self._space, arrays)
+
+    def _computed(self, op: Op, arrays: Sequence[Array], key: Any) -> list[DeviceArray]:
+        """The same of operands that are met for the first time; ``key``: of what is known then, if it may be kept."""
         if type(op) is Full:
             return [self._filled(op)]
         if type(op) is Cast and op.dtype is array_type(arrays[0]).dtype:
@@ -126,18 +166,15 @@ class DeviceKernels:
             kernel, opened = self._of_op.find(what, memories, is_elementwise=is_elementwise, is_fixed=op.fixes_sizes)
         else:
             kernel = _op_kernel(op, memories)
-        wanted = kernel.made(opened)
-        made = [
-            self._space.allocate(shape, result.dtype.numpy)
-            for (shape, _), result in zip(wanted, kernel.results, strict=True)
-        ]
-        if any(array.size for array in made) or op.may_fail(*[memory.type for memory in memories]):
-            bases = [base_of(array, memory) for array, memory in zip(arrays, memories, strict=True)]
-            kernel.run(bases, made, opened)
-        return [
-            array if places is None else array.transpose(places)
-            for array, (_, places) in zip(made, wanted, strict=True)
-        ]
+        results = zip(kernel.made(opened), kernel.results, strict=True)
+        made = [(shape, result.dtype.numpy, places) for (shape, places), result in results]
+        computes = any(map(prod, (shape for shape, _, _ in made))) or op.may_fail(*[m.type for m in memories])
+        call = Call(kernel, kernel.sizes(opened), made, computes)
+        if key is not None:
+            if len(self._calls) >= KEPT:
+                self._calls.clear()
+            self._calls[key] = call
+        return call.run(self._space, [base_of(array, memory) for array, memory in zip(arrays, memories, strict=True)])
 
     def _counted(self, op: Op, array: Array) -> list[DeviceArray]:
         """The results of an op that are as long as the elements say: when they are made, their length is read."""
@@ -206,6 +243,23 @@ def are_alike(target: DeviceArray, source: Array) -> bool:
     if source.dtype != target.dtype or source.shape != target.shape or not is_packed(target.layout):
         return False
     return order_of(layout_in_memory(source)) == order_of(target.layout)
+
+
+def _key_of(op: Op, arrays: Sequence[Array]) -> Any:
+    """What a call of an op is known by: the layouts of its operands; None: they do not say where the memory begins."""
+    key: list[Any] = [op, may_round_operands()]
+    for array in arrays:
+        layout = array.layout if type(array) is DeviceArray else array
+        strides = layout.strides
+        if strides and min(strides) < 0:
+            return None
+        key.append((type(array), layout.shape, strides, layout.dtype))
+    found = tuple(key)
+    try:
+        hash(found)
+    except TypeError:
+        return None
+    return found
 
 
 def _has_hash(op: Op) -> bool:

@@ -35,6 +35,10 @@ def apply_elsewhere(op: Op, operands: Sequence[Tensor]) -> Any:
     Raises:
         DeviceError: they are on several devices.
     """
+    space = _space_of(operands)
+    if space is not None and not (op.moves or op.spans_devices):
+        here = [t._array for t in operands]
+        return completed(op, operands, _computed(op, operands, here, space))
     types = types_of(operands)
     arrays = [t._array for t in operands]
     if arrays and all(type(array) is np.ndarray for array in arrays) and not op.moves:
@@ -46,8 +50,19 @@ def apply_elsewhere(op: Op, operands: Sequence[Tensor]) -> Any:
     place = _place(op, types)
     if place == CPU and all(t.device == CPU for t in types):
         return _apply_on_the_cpu(op, operands)
-    made = [_moved(arrays[0], place)] if op.moves else _computed(op, operands, arrays, place)
+    made = [_moved(arrays[0], place)] if op.moves else _computed(op, operands, arrays, space_at(place))
     return completed(op, operands, made)
+
+
+def _space_of(operands: Sequence[Tensor]) -> Space | None:
+    """The space that all operands are in; None: they are on the CPU or in several, or there are none."""
+    found: Space | None = None
+    for t in operands:
+        array = getattr(t, "_array", None)
+        if type(array) is not DeviceArray or (found is not None and array.space is not found):
+            return None
+        found = array.space
+    return found
 
 
 def _place(op: Op, types: Sequence[TensorType]) -> Device:
@@ -74,14 +89,14 @@ def _moved(array: Array, target: Device) -> Any:
     return here if target == CPU else space_at(target).copied_in(here)
 
 
-def _computed(op: Op, operands: Sequence[Tensor], arrays: Sequence[Any], place: Device) -> Sequence[Any]:
+def _computed(op: Op, operands: Sequence[Tensor], arrays: Sequence[Any], space: Space) -> Sequence[Any]:
     """The results of an op in the memory of its device."""
     try:
         if op.is_compiled:
             out = quietly(op.eager, *arrays)
             return [out] if op.n_outputs == 1 else list(out)
         shown = _shown(op, arrays[0]) if op.is_view else None
-        return _applied(op, arrays, space_at(place)) if shown is None else [shown]
+        return _applied(op, arrays, space) if shown is None else [shown]
     except AutojitError as error:  # a kernel's, which knows no call
         raise refusal(op, operands, error.of_call(op.shown_name)) from None
     except Exception as error:

@@ -121,8 +121,11 @@ class Effects:
         ]
         self.written += [(e, e.value) for e in self.modified]  # last, which those who look for histories rely on
         moved = trace.moved()
-        self._counted = [(e, n) for e in trace.state.values() for storage, n in moved if e.storage is storage]
-        self._counted_besides = [(s, n) for s, n in moved if not any(s is e.storage for e, _ in self._counted)]
+        by_storage = {id(storage): n for storage, n in moved}
+        counted = [(e, by_storage.get(id(e.storage))) for e in trace.state.values()]
+        self._counted = [(e, n) for e, n in counted if n is not None]
+        of_state = {id(e.storage) for e, _ in self._counted}
+        self._counted_besides = [(s, n) for s, n in moved if id(s) not in of_state]
         self.moving = [value for value, _ in self.gradients.moving()]
         self.free = [w.value for w in self.writes if w.value is not None]
         self.free += [v for made in self.gradients.in_parts for v in made.values]

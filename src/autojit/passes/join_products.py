@@ -6,12 +6,15 @@ for a few multiplications, and cannot be divided among threads.
 
 from __future__ import annotations
 
+from math import prod
+
 from autojit.core.machine import Machine
 from autojit.core.sizes import is_symbolic, typical
+from autojit.ir.concrete import is_open
 from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ops.joining import Concatenate
 from autojit.ops.matmul import Matmul
-from autojit.ops.shape import Permute, Reshape
+from autojit.ops.shape import Permute, Reshape, Slice
 from autojit.passes.sums import added, sums
 
 FEWEST = 4  # products
@@ -30,6 +33,7 @@ def join_products(graph: Graph, machine: Machine) -> Graph:
     work = _Joiner(graph)
     work.count_sharing([terms for _, terms in waiting])
     joined: dict[Value, list[Node]] = {}
+    waiting.sort(key=lambda item: not work.has_whole(item[1]))  # the order of a whole is nobody's choice
     for _ in range(2):  # what the first sums join may serve the others
         found = [(node, terms, work.joined(node, terms)) for node, terms in waiting]
         joined.update((node.outputs[0], nodes) for node, _, nodes in found if nodes is not None)
@@ -71,7 +75,7 @@ class _Joiner:
         rest: list[Value] = []
         for term in terms:
             product = self._product(term)
-            if product is None:
+            if product is None or (products and not _is_alike(product, products[0])):
                 rest.append(term)
             else:
                 products.append(product)
@@ -85,7 +89,7 @@ class _Joiner:
         a = self._side(products, 0, stack, node, nodes)
         b = self._side(products, 1, None, node, nodes)
         outputs = (Value(node.outputs[0].type),) if rest else node.outputs
-        nodes.append(Node(Matmul(), (a, b), outputs, node.source))
+        nodes.append(Node(products[0].op, (a, b), outputs, node.source))
         return [*nodes, *added([*rest, *outputs], node.outputs, node)] if rest else nodes
 
     def _product(self, value: Value) -> Node | None:
@@ -107,12 +111,61 @@ class _Joiner:
         return value
 
     def _ordered(self, products: list[Node]) -> tuple[list[Node], Node | None]:
-        """The products in the order of a stack of their first operands, and that stack if there is one."""
+        """The products in the order of a stack of their first operands, and that stack if there is one.
+
+        Where there is none they are in the order in which operands are rows of one whole, if they are.
+        """
         by_source = {self._source(p.inputs[0])[0]: p for p in products}
         stack = self.stacks.get(frozenset(by_source))
         if stack is None or len(by_source) != len(products):
-            return products, None
+            return self._in_rows(products) or products, None
         return [by_source[self._unstacked(v)] for v in stack.inputs], stack
+
+    # -- operands that are rows of one whole need not be joined
+
+    def has_whole(self, terms: list[Value]) -> bool:
+        """Whether the operands of a sum's products are the rows of one whole."""
+        products = [p for p in map(self._product, terms) if p is not None]
+        return len(products) >= FEWEST and self._in_rows(products) is not None
+
+    def _in_rows(self, products: list[Node]) -> list[Node] | None:
+        """The products in the order of the rows that the operands of one side are, if they are."""
+        for side in (1, 0):
+            places = [self._rows(self._source(p.inputs[side])[0]) for p in products]
+            order = sorted(range(len(products)), key=lambda k: -1 if (place := places[k]) is None else place[1])
+            in_order = [products[k] for k in order]
+            if self._whole([self._source(p.inputs[side])[0] for p in in_order]) is not None:
+                return in_order
+        return None
+
+    def _rows(self, value: Value) -> tuple[Value, int] | None:
+        """The whole of which a matrix is some rows, all axes but the last being one, and the first of the rows."""
+        node = self.made_by.get(value)
+        if node is not None and isinstance(node.op, Reshape):
+            node = self.made_by.get(node.inputs[0])
+        if node is None or not isinstance(node.op, Slice):
+            return None
+        (x,), op = node.inputs, node.op
+        if is_open((*x.type.shape, *value.type.shape)) or any(step != 1 for step in op.steps):
+            return None
+        if any(op.starts[1:]) or op.stops[1:] != x.type.shape[1:]:
+            return None
+        rows = prod(x.type.shape[1:-1])
+        if value.type.shape != ((op.stops[0] - op.starts[0]) * rows, x.type.shape[-1]):
+            return None
+        return x, op.starts[0] * rows
+
+    def _whole(self, values: list[Value]) -> Value | None:
+        """What the matrices one below the other are; None where that is nothing yet."""
+        places = [self._rows(value) for value in values]
+        if places[0] is None:
+            return None
+        whole, reached = places[0][0], 0
+        for value, place in zip(values, places, strict=True):
+            if place != (whole, reached):
+                return None
+            reached += value.type.shape[0]
+        return whole if reached * values[0].type.shape[1] == whole.type.size else None
 
     def _side(self, products: list[Node], side: int, stack: Node | None, node: Node, nodes: list[Node]) -> Value:
         """The joined operands of one side; ``nodes`` gets what makes them."""
@@ -121,6 +174,8 @@ class _Joiner:
         values = [value for value, _ in sources] if is_swapped else [p.inputs[side] for p in products]
         axis = 1 - side if not is_swapped else side  # of the values, the one that is summed over
         whole = self._stacked(values, stack, node, nodes) if stack is not None and axis == 0 else None
+        if whole is None and axis == 0:
+            whole = self._flat_whole(values, node, nodes)
         if whole is None:
             op = Concatenate(axis)
             whole = Value(op.result_type(*[v.type for v in values]))
@@ -132,6 +187,16 @@ class _Joiner:
         swapped = Value(SWAPPED.result_type(whole.type))
         nodes.append(Node(SWAPPED, (whole,), (swapped,), node.source))
         return swapped
+
+    def _flat_whole(self, values: list[Value], node: Node, nodes: list[Node]) -> Value | None:
+        """The whole that the matrices one below the other are, as a matrix."""
+        found = self._whole(values)
+        if found is None or found.type.ndim == 2:
+            return found
+        shape = (found.type.size // values[0].type.shape[1], values[0].type.shape[1])
+        flat = Value(found.type.with_shape(shape))
+        nodes.append(Node(Reshape(shape), (found,), (flat,), node.source))
+        return flat
 
     def _stacked(self, values: list[Value], stack: Node, node: Node, nodes: list[Node]) -> Value | None:
         """The matrices one below the other by the stack they are in: a copy of its nodes, merged with it later."""
@@ -150,6 +215,11 @@ class _Joiner:
         flat = Value(copy.type.with_shape(shape))
         nodes.append(Node(Reshape(shape), (copy,), (flat,), node.source))
         return flat
+
+
+def _is_alike(product: Node, other: Node) -> bool:
+    """Whether products multiply the same dtypes."""
+    return product.op == other.op and product.inputs[0].type.dtype is other.inputs[0].type.dtype
 
 
 def _moves_less(products: list[Node], sharing: int, is_stacked: bool) -> bool:

@@ -20,25 +20,42 @@ from autojit.codegen.lowered import LoweredStep
 from autojit.core.config import config
 from autojit.core.dtypes import BY_SHORT
 from autojit.core.late_interrupts import late_interrupts
+from autojit.core.locks import new_lock
 from autojit.core.once import once
 from autojit.runtime.background import begin, helper, wait_for
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.interrupts import signals_address
 from autojit.runtime.loaded_texts import LoadedTexts
 from autojit.runtime.loader import LoadedObject, load
-from autojit.runtime.object_cache import default_cache
+from autojit.runtime.object_cache import default_cache, object_key
 from autojit.runtime.pool import parallel_for_address
+from autojit.runtime.shared_functions import taken_apart
+from autojit.runtime.sources import writers_identity
 
 _POLL_S = 0.05  # how late an interrupt may come while kernels are waited for
 
 
 def _loaded(texts: Sequence[str], pass_levels: Mapping[str, int]) -> Iterator[LoadedObject]:
-    """The loaded code of texts; those that are not in the object cache are compiled on all cores."""
-    levels = [pass_levels.get(text, 0 if text.startswith(WRITTEN_OUT) else None) for text in texts]
-    contents = default_cache().objects(texts, cached_host_target(), config.opt_level, pass_levels=levels)
-    return map(load, contents)
+    """The loaded code of texts; those that are not in the object cache are compiled on all cores.
+
+    Functions that are taken out of several modules are compiled and loaded once.
+    """
+    apart = [taken_apart(text) for text in texts]
+    functions = {name: text for _, taken in apart for name, text in taken.items() if name not in _addresses}
+    modules = [*functions.values(), *(whole for whole, _ in apart)]
+    levels = [pass_levels.get(text, 0 if text.startswith(WRITTEN_OUT) else None) for text in modules]
+    contents = default_cache().objects(modules, cached_host_target(), config.opt_level, pass_levels=levels)
+    with _linking:
+        for name, content in zip(functions, contents, strict=False):
+            if name not in _addresses:
+                _functions.append(load(content, _addresses))  # it calls those before it
+                _addresses[name] = _functions[-1].address(name)
+    return (load(content, _addresses) for content in contents[len(functions) :])
 
 
+_linking = new_lock()
+_functions: list[LoadedObject] = []  # which stay, as kernels do
+_addresses: dict[str, int] = {}  # by their names, which say what they are
 _kernels = LoadedTexts(_loaded)
 
 
@@ -72,20 +89,31 @@ def plan_object() -> LoadedObject:
     return load(content, {"aj_parallel_for": parallel_for_address()})
 
 
-@once
-def _gemm_text(short: str) -> str:
-    from autojit.codegen.cpu.products.gemm import gemm_module
+def _written_products(shorts: Sequence[str], _: Mapping[str, int]) -> Iterator[LoadedObject]:
+    """The matrix products of these dtypes. Their text, which takes 9 ms to write, is found by who writes it.
 
-    return gemm_module(BY_SHORT[short], cached_host_target())
+    LLVM's passes would double the compile time and gain nothing there.
+    """
+    target, writers = cached_host_target(), writers_identity()
+    for short in shorts:
+
+        def compiled(short: str = short) -> bytes:
+            from autojit.codegen.cpu.products.gemm import gemm_module
+
+            return default_cache().object(gemm_module(BY_SHORT[short], target), target, config.opt_level, 0)
+
+        if writers is None:
+            yield load(compiled())
+        else:
+            key = object_key(f"products {short}, written by {writers}", target, config.opt_level, 0)
+            yield load(default_cache().blob(key, compiled))
 
 
-def _gemm_levels(shorts: Iterable[str]) -> dict[str, int]:
-    """GEMM modules with their pass level: passes would double the compile time and gain nothing there."""
-    return {_gemm_text(short): 0 for short in shorts}
+_products = LoadedTexts(_written_products)
 
 
 def _gemm_object(short: str) -> LoadedObject:
-    (code,) = load_kernels((_gemm_text(short),), _gemm_levels((short,)))
+    (code,) = _products.get((short,), {})
     return code
 
 
@@ -138,7 +166,8 @@ class Loading:
         begin_products(self._products)
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
-        if any(text not in _kernels for text in (*self._texts, *_gemm_levels(self._products))):
+        are_loaded = all(text in _kernels for text in self._texts) and all(s in _products for s in self._products)
+        if not are_loaded:
             self._thread = helper(self._load, "loading kernels")
             if self._thread is None:
                 self._load()

@@ -89,11 +89,15 @@ class Store:
 
 
 class Form:
-    """What programs that differ in their values only have in common; ``texts`` is what was printed for them."""
+    """What programs that differ in their values only have in common.
 
-    __slots__ = ("texts",)
+    ``texts`` is what was printed for them, ``rewritten`` how a target rewrites them before it prints.
+    """
+
+    __slots__ = ("rewritten", "texts")
 
     def __init__(self) -> None:
+        self.rewritten: dict[Any, Any] = {}
         self.texts: dict[Any, Any] = {}
 
 

@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
+from math import prod
 
 from autojit.core.device import CPU
 from autojit.core.machine import Machine
 from autojit.core.records import record
+from autojit.core.sizes import typical
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.attention import Attending
@@ -213,6 +215,7 @@ class Scheduler:
                 attending.append(node)
             elif kind is Kind.SINGLE:
                 self._force(node.inputs[1:] if self._clears(node) else node.inputs)
+        self._store_joint_wholes(products)
         before = -1
         while before != len(self.inline):  # what is stored later may cut short what a product reads through
             before = len(self.inline)
@@ -220,6 +223,30 @@ class Scheduler:
                 self._gemm_needs(node)
             for node in attending:
                 self._strided_needs(node)
+
+    def _store_joint_wholes(self, products: Iterable[Node]) -> None:
+        """What products read part by part is stored as a whole, where the parts together are no smaller.
+
+        An unrolled recurrent net multiplies one step of its embedded input a round. Each stored by itself, they are one
+        kernel of 64 look-ups, which takes 280 ms to compile; the whole is one look-up in a loop.
+        """
+        parts: dict[Value, dict[Value, None]] = {}
+        for node in products:
+            for operand in node.inputs[:2]:
+                whole = self._shown(operand)
+                if whole is not operand and whole in self.inline:
+                    parts.setdefault(whole, {})[operand] = None
+        for whole, operands in parts.items():
+            stored = self.inline - {whole}
+            read = [x for x in operands if strided_access(x, self.definitions, stored) is not None]
+            if typical(sum(prod(x.type.shape) for x in read)) >= typical(prod(whole.type.shape)):
+                self.inline.discard(whole)
+
+    def _shown(self, value: Value) -> Value:
+        """The value behind all reindexing that needs no storage."""
+        while value in self.inline and isinstance(self.definitions[value].op, Reindex):
+            value = self.definitions[value].inputs[0]
+        return value
 
     def _clears(self, node: Node) -> bool:
         """Whether a node scatters into zeros, which then need no storage of their own."""
@@ -246,9 +273,7 @@ class Scheduler:
         """Operands without strides need storage; where they show what is computed, that does: it may be smaller."""
         for operand in node.inputs:
             if strided_access(operand, self.definitions, self.inline) is None:
-                shown = operand
-                while shown in self.inline and isinstance(self.definitions[shown].op, Reindex):
-                    shown = self.definitions[shown].inputs[0]
+                shown = self._shown(operand)
                 self._force([shown if shown in self.inline else operand])
 
     def _reshape_root(self, value: Value) -> Value:

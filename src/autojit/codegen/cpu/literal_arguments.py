@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
+from autojit.codegen.cpu.rewriting import Rewriting
 from autojit.core.dtypes import DType, float32, float64
 from autojit.core.types import TensorType
 from autojit.ir.graph import Value
 from autojit.ir.index import Index
 from autojit.ops.sources import Full
 from autojit.schedule.expressions import Applied, Expr, FromSource, Load
-from autojit.schedule.loops import Accumulator, Form, LoopProgram, RowReduction, Store
+from autojit.schedule.loops import Form, LoopProgram
 
 LEAST = 4
 """Kernels that differ in numbers alone, from which on they are one: fewer may be faster with the numbers inside."""
@@ -34,33 +34,18 @@ class Lift(NamedTuple):
 
     def program(self, given: LoopProgram) -> tuple[LoopProgram, list[tuple[int, ...]]]:
         """The program that reads its literals from further buffers, one for each dtype, and the words of these."""
-        made: list[Expr] = []
-        new: dict[Expr, Expr] = {}
         numbers: dict[DType, list[float]] = {given.exprs[place].dtype: [] for place in self.places}
         order = list(numbers)
-        for place, expr in enumerate(given.exprs):
-            if place in self.places:
-                numbers[expr.dtype].append(expr.op.value)  # type: ignore[attr-defined]
-                new[expr] = _read(expr, len(given.loads) + order.index(expr.dtype), len(numbers[expr.dtype]) - 1)
-            else:
-                args = tuple([new[a] for a in expr.args])
-                own = {expr.own: getattr(expr, expr.own)}
-                new[expr] = type(expr)(expr.serial, expr.dtype, args, expr.positions, expr.guards, expr.phase, **own)
-            made.append(new[expr])
+
+        def lifted(place: int, expr: Expr) -> Expr | None:
+            if place not in self.places:
+                return None
+            numbers[expr.dtype].append(expr.op.value)  # type: ignore[attr-defined]
+            return _read(expr, len(given.loads) + order.index(expr.dtype), len(numbers[expr.dtype]) - 1)
+
+        rewriting = Rewriting(given, lifted, self.form)
         buffers = [Value(TensorType((len(found),), dtype), "literals") for dtype, found in numbers.items()]
-        program = replace(
-            given,
-            exprs=tuple(made),
-            reductions=tuple([RowReduction(r.number, r.value, r.op, new[r.expr]) for r in given.reductions]),
-            stores=tuple([Store(s.value, new[s.expr], s.index) for s in given.stores]),
-            accumulators=tuple(
-                [Accumulator(a.value, a.op, new[a.expr], a.kind, a.prefix, a.full) for a in given.accumulators]
-            ),
-            loads=(*given.loads, *buffers),
-            lookups={name: new[e] for name, e in given.lookups.items()},
-            form=self.form,
-        )
-        return program, [_words(found, dtype) for dtype, found in numbers.items()]
+        return rewriting.program(given, buffers), [_words(found, dtype) for dtype, found in numbers.items()]
 
 
 def _read(literal: Expr, buffer: int, place: int) -> Load:

@@ -11,6 +11,7 @@ from typing import Any
 
 from autojit.codegen.cpu.attention_entries import attention_entries
 from autojit.codegen.cpu.chunks import MAX_PARTIAL_CHUNKS
+from autojit.codegen.cpu.first_elements import from_first_elements
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.literal_arguments import lifts
 from autojit.codegen.cpu.loops.kernel import print_loops
@@ -22,7 +23,7 @@ from autojit.codegen.cpu.plan.records import (
     SlotSum,
     SumContext,
 )
-from autojit.codegen.cpu.product_words import GEMM_GFLOPS, gemm_scratch, matmul_words, slice_words
+from autojit.codegen.cpu.product_words import GEMM_GFLOPS, gemm_scratch, matmul_words, product_types, slice_words
 from autojit.codegen.cpu.products import gemm
 from autojit.codegen.cpu.structured.kernels import print_structured
 from autojit.codegen.lowered import (
@@ -87,7 +88,7 @@ class _Lowering:
         self.shared = shared
         self.gemms, self.called_back, self.reporters = shared.gemms, shared.called_back, shared.reporters
         self.printed: dict[Any, KernelText] = {}
-        self.lifts = lifts(_programs(self.kernels))
+        self.lifts = lifts(from_first_elements(program)[0] for program in _programs(self.kernels))
         self.kept_loops: dict[int, Kept] = {}
         self.worker_scratch = 0  # per worker, in a band: its kernels run side by side in different slices
 
@@ -170,7 +171,8 @@ class _Lowering:
         self.entries = [*outer, BatchEntry(entries, sum(e.chunks for e in entries), estimate)]
 
     def _loops(self, kernel: LoopKernel, band: Band | None = None) -> list[Entry]:
-        program, literals = kernel.program, list[Argument]()
+        program, firsts = from_first_elements(kernel.program)
+        literals = list[Argument]()
         lift = self.lifts.get(program.form)
         if lift is not None:
             program, words = lift.program(program)
@@ -178,9 +180,9 @@ class _Lowering:
         slices = None if band is None else band.slices
         text = self._kernel_text(program, slices)
         label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
-        read, written = (
-            [_in_band(v, 0, 0, band) for v in values] for values in (kernel.program.loads, kernel.writes())
-        )
+        loads = kernel.program.loads
+        read = [_in_band(v, n * v.type.dtype.size_bytes, 0, band) for v, n in zip(loads, firsts, strict=True)]
+        written = [_in_band(v, 0, 0, band) for v in kernel.writes()]
         buffers = [*read, *literals, *written]
         partials: list[Argument] = []
         if text.partial_bytes:
@@ -219,12 +221,12 @@ class _Lowering:
     def _contraction(self, kernel: MatmulKernel, band: Band) -> Entry:
         """A product over the rows: one partial product per slice, and the entry that adds them up."""
         output = kernel.node.outputs[0]
-        dtype = output.type.dtype
+        dtype, result = product_types(kernel)
         size = dtype.size_bytes
         words, _, estimate = matmul_words(kernel)
         slices = band.slices
         m, n, k = words.m, words.n, slices.part(words.k)
-        slot = aligned(m * n * size)
+        slot = aligned(m * n * result.size_bytes)
         scratch = self.worker_scratch
         body, part = slice_words(words, k, scratch, slices)
         self.gemms.add(dtype.short)
@@ -241,10 +243,10 @@ class _Lowering:
         self.entries.append(Entry(f"@aj_{body}_{dtype.short}", "", arguments, 1, estimate, label))
         added = SumContext(to=output, slots=slots, words=Words(SlotSum(n=m * n, n_slots=slices.count, stride=slot)))
         sum_ns = 0.05 * m * n * typical(slices.count)
-        return Entry(f"@aj_sum_slots_{dtype.short}", "", added, 1, sum_ns, "sum slices")
+        return Entry(f"@aj_sum_slots_{result.short}", "", added, 1, sum_ns, "sum slices")
 
     def _matmul(self, kernel: MatmulKernel, band: Band | None = None) -> None:
-        dtype = kernel.node.outputs[0].type.dtype
+        dtype, _ = product_types(kernel)
         if kernel.init is not None:
             memory = self.schedule.memory
             if memory.home(kernel.init) is not memory.home(kernel.node.outputs[0]):

@@ -87,10 +87,16 @@ KINDS = {
     "softmax of short rows": Kind(SOFTMAX.format(16), "<8 x float>"),
     "sums of rows": Kind("(x: f32[64, 128]) { y: f32[64] = sum[axes=(1,)](x); return y }", "<8 x float>"),
     "sums of columns": Kind("(x: f32[64, 128]) { y: f32[128] = sum[axes=(0,)](x); return y }", "<8 x float>"),
-    "the sum of everything": Kind("(x: f32[10000]) { y: f32[] = sum[axes=(0,)](x); return y }", "<8 x float>"),
+    "the sum of everything": Kind(
+        "(x: f32[10000]) { y: f32[] = sum[axes=(0,)](x); return y }",
+        "<8 x float>",
+        has_rest=True,  # the last block is shorter
+    ),
     "greatest of rows": Kind("(x: f32[64, 128]) { y: f32[64] = amax[axes=(1,)](x); return y }", "<8 x float>"),
     "products of columns": Kind("(x: f64[64, 128]) { y: f64[128] = prod[axes=(0,)](x); return y }", "<4 x double>"),
-    "whether any": Kind("(x: bool[10000]) { y: bool[] = any_true[axes=(0,)](x); return y }", "<32 x i8>"),
+    "whether any": Kind(
+        "(x: bool[10000]) { y: bool[] = any_true[axes=(0,)](x); return y }", "<32 x i8>", has_rest=True
+    ),
     "a row added to rows": Kind(
         "(x: f32[64, 128], b: f32[128]) { s: f32[64, 128] = add(x, b); y: f32[64, 128] = relu(s); return y }",
         "<8 x float>",

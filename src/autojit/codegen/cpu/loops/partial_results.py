@@ -16,12 +16,12 @@ def print_combine(kernel: FoldPrinter) -> None:
         wide, op = partial_dtype(accumulator), accumulator.op
         identity, combine = op.lower(function.emit, wide)
         total = function.slot(wide)
-        with function.loop(0, kernel.walk.inner_count if accumulator.kind == "col" else 1, stem="combine") as i:
+        with function.parallel_loop(0, kernel.walk.inner_count if accumulator.kind == "col" else 1, "combine") as i:
             function.put(total, identity)
             with function.loop(0, kernel.plan.count, stem="slot") as c:
                 skip = function.add(function.mul(c, kernel.partial_bytes), offset)
                 base = function.at(function.buffers[kernel.partial_argument()], skip)
-                value = function.emit.load(function.address(base, wide, i), wide)
+                value = function.emit.load(function.address(base, wide, i), wide, function.access)
                 function.put(total, combine(function.get(total, wide), value))
             result = function.emit.cast(function.get(total, wide), accumulator.value.type.dtype)
             function.write(kernel.accumulator_argument(position), result, i)
