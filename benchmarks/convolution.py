@@ -1,6 +1,7 @@
 """Single convolutions, forward, backward and both, against torch.
 
     python -m benchmarks.convolution [--torch PYTHON] [--rounds 5] [--seconds 0.2] [--threads 2]
+        [--dtype float32]
 
 ``--torch`` names an interpreter that has torch (this one by default). A measurement is a fresh process, systems in
 turns: threads of one that still wait for work would take a core from the other. torch gets an allocator that keeps
@@ -37,14 +38,15 @@ CASES = {  # batch, channels, size, outputs, kernel, stride, padding, groups
 }
 
 
-def calls_of(system: str, case: tuple[int, ...], threads: int) -> dict[str, Callable[[], Any]]:
+def calls_of(system: str, case: tuple[int, ...], threads: int, dtype: str = "float32") -> dict[str, Callable[[], Any]]:
     """The parts of one convolution, as functions without arguments."""
     T = importlib.import_module(system)
     T.set_num_threads(threads)
     batch, channels, size, outputs, kernel, stride, padding, groups = case
     rng = np.random.default_rng(0)
-    x = T.tensor(rng.normal(size=(batch, channels, size, size)).astype(np.float32))
-    w = T.tensor(0.05 * rng.normal(size=(outputs, channels // groups, kernel, kernel)).astype(np.float32))
+    kind = getattr(T, dtype)
+    x = T.tensor(rng.normal(size=(batch, channels, size, size)).astype(np.float32)).to(kind)
+    w = T.tensor(0.05 * rng.normal(size=(outputs, channels // groups, kernel, kernel)).astype(np.float32)).to(kind)
     jit = T.jit if system == "autojit" else lambda function: function
 
     def forward(x: Any, w: Any) -> Any:
@@ -67,11 +69,11 @@ def calls_of(system: str, case: tuple[int, ...], threads: int) -> dict[str, Call
     return dict(zip(PARTS, made, strict=True))
 
 
-def measure(system: str, seconds: float, threads: int) -> dict[str, list[float]]:
+def measure(system: str, seconds: float, threads: int, dtype: str) -> dict[str, list[float]]:
     """Milliseconds of every part of every case, in this process."""
     found = {}
     for name, case in CASES.items():
-        calls = calls_of(system, case, threads).values()
+        calls = calls_of(system, case, threads, dtype).values()
         found[name] = [1e3 * steady_state(call, lambda result: None, seconds).median_s for call in calls]
     return found
 
@@ -83,10 +85,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.measure:
-        print(json.dumps(measure(args.measure, args.seconds, args.threads)))
+        print(json.dumps(measure(args.measure, args.seconds, args.threads, args.dtype)))
         return
     found: dict[str, list[dict[str, list[float]]]] = {system: [] for system in SYSTEMS}
     for _ in range(args.rounds):
@@ -94,7 +97,7 @@ def main() -> None:
             python, kept = (args.torch, KEEPS_MAPPED) if system == "torch" else (sys.executable, {})
             command = [python, "-m", "benchmarks.convolution", "--measure", system, "--seconds", str(args.seconds)]
             done = subprocess.run(
-                [*command, "--threads", str(args.threads)],
+                [*command, "--threads", str(args.threads), "--dtype", args.dtype],
                 capture_output=True, text=True, check=True, env={**os.environ, **kept},
             )  # fmt: skip
             found[system].append(json.loads(done.stdout.splitlines()[-1]))

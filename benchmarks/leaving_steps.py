@@ -93,8 +93,20 @@ def _differentiated(T: Any) -> Iterator[Case]:
         w.grad = None
         loss_of(x).backward()
 
+    def ask() -> None:
+        T.autograd.grad(loss_of(x), (w,))
+
     yield Case("loss outside: forward alone", lambda: loss_of(x), lambda: loss_of(x), loss_of)
     yield Case("loss outside: forward and backward()", run, lambda: loss_of(x), loss_of)
+    yield Case("loss outside: forward and autograd.grad()", ask, lambda: loss_of(x), loss_of)
+    weights, row = [T.nn.Parameter(T.ones(8)) for _ in range(SIZES[-1])], T.ones(8)
+    of_many = _jit(T)(lambda x: sum(((p * x).sum() for p in weights), T.zeros(())))
+    name = f"loss outside: {SIZES[-1]} parameters, forward and backward()"
+    yield Case(name, lambda: of_many(row).backward(), lambda: of_many(row), of_many)
+    hidden_of, head_of = _jit(T)(lambda x: (x @ w).tanh()), _jit(T)(lambda h: h.square().mean())
+    yield Case(
+        "loss outside: of the result of another function", lambda: head_of(hidden_of(x)).backward(), run, head_of
+    )
 
 
 def _in_turn(T: Any) -> Iterator[Case]:

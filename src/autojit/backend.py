@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from autojit.codegen.cpu.lower import lower, lower_some
-from autojit.codegen.cpu.machine import CPU_MACHINE
+from autojit.codegen.cpu.machine import CPU_MACHINE, machine_of
 from autojit.codegen.lowered import LoweredStep, LowerInner, Shared
 from autojit.core.device import CPU
 from autojit.core.errors import DeviceError
 from autojit.core.machine import Machine
+from autojit.core.once import once
 from autojit.core.product_precision import may_round_operands
 from autojit.core.records import record
 from autojit.ir.graph import Graph, values_of
@@ -46,7 +47,7 @@ class Backend:
 
 
 def cpu_backend(machine: Machine = CPU_MACHINE) -> Backend:
-    """This machine's CPU; ``machine`` has other thresholds in tests."""
+    """A CPU that has nothing special; ``machine`` has other thresholds in tests."""
     return Backend(machine, cached_host_target, begin_products, lower, build_executable)
 
 
@@ -74,9 +75,15 @@ def cuda_backend() -> Backend:
     return Backend(machine, target, lambda dtypes: None, lowered, build_executable)
 
 
-_BACKENDS: dict[str, Backend] = {CPU.type: cpu_backend()}
-_MAKERS: dict[str, Callable[[], Backend]] = {"cuda": cuda_backend}
-"""Of those that are made when they are needed: the process's driver may be another one then, in tests."""
+@once
+def host_backend() -> Backend:
+    """The CPU of this process, with what its processor can do besides."""
+    return cpu_backend(machine_of(cached_host_target()))
+
+
+_BACKENDS: dict[str, Backend] = {}
+_MAKERS: dict[str, Callable[[], Backend]] = {CPU.type: host_backend, "cuda": cuda_backend}
+"""Made when they are needed: the process's driver may be another one then, in tests, and asking takes time."""
 
 
 @contextmanager

@@ -31,20 +31,27 @@ def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
     classes = aj.tensor(np.random.default_rng(6).integers(0, SIDE, SIDE))
     images, channels = draws(4, 6, 16, 16), draws(1, 6, 1, 1, seed=7)
     positive = channels * channels + 0.5
+    labels = aj.tensor([[1, 2], [1, 1], [2, 0]])
+    time, live = x[:6, :9].reshape(6, 3, 3), aj.arange(6).reshape(6, 1, 1) < aj.tensor([[6], [4], [1]])
     return {
         "class_losses": ((1, 0.1, "sum"), [x, classes]),
-        "ctc_frame": ((-1e30,), [x, y, x > 0, row.unsqueeze(1) > 0]),
+        "ctc_losses": ((0, "sum", True), [time.log_softmax(2), labels, aj.tensor([6, 4, 0]), aj.tensor([2, 0, 1])]),
         "diag_embed": ((1, -2, -1), [x[0]]),
         "distances": ((3.0,), [x[:, :3], y[:, 3:6]]),
         "distances_by_products": ((), [x, y]),
         "gru_cell": ((), [x[:, :60], x[:, 60:], y[:60, :20], row[:60]]),
         "gru_gates": ((), [x[:, :60], y[:, 20:], x[:, 60:]]),
+        "gru_sequence": ((True, True, True), [time, x[:3, :4], y[:12, :3], y[:12, 4:8], row[:12], row[12:24], live]),
         "inner_product": ((), [x.reshape(-1), y.reshape(-1)]),
         "kron": ((), [x[:9, :8], y[:9, :8]]),
         "log_softmax_cotangent": ((1, False), [x.log_softmax(1), y]),
         "logsumexp": (((1,), False), [x]),
         "lstm_cell": ((), [x, x[:, :30], x[:, :20] * 2, y[:, :30], row]),
         "lstm_gates": ((), [x, y, x[:, :20] * 2]),
+        "lstm_sequence": (
+            (False, False, True, True),
+            [time, x[:3, :2], y[:3, :4], y[:16, :3], y[:16, 4:6], y[:2, 8:12]],
+        ),
         "nansum": (((0,), True), [x]),
         "norm": ((3.0, (1,), False), [x]),
         "normalized": (((1,), 1e-5, True, True), [x, row, row * 2]),
@@ -54,6 +61,7 @@ def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
         "pointwise_losses": (("huber", (0.7,), "mean"), [x, y]),
         "prod": (((1,), False), [x]),
         "rnn_cell": ((True,), [x, x * 0.1, y]),
+        "rnn_sequence": ((True, True, False, True), [time, x[:3, :4], y[:4, :3], y[:4, 4:8], row[:4], row[4:8], live]),
         "rms_normalized": (((1,), 1e-5, True), [x, row]),
         "shifted_and_scaled": ((1e-5, False, True), [images, channels, positive, channels]),
         "softmax_cotangent": ((1, True), [x.softmax(1), y]),
@@ -66,7 +74,10 @@ def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
     }
 
 
-RESULTS = {"normalized_with_moments": 3, "lstm_cell": 2, "lstm_gates": 2}  # of the composites that have several
+RESULTS = {
+    "gru_sequence": 2, "lstm_cell": 2, "lstm_gates": 2, "lstm_sequence": 3, "normalized_with_moments": 3,
+    "rnn_sequence": 2
+}  # of the composites that have several  # fmt: skip
 WITHOUT_DERIVATIVES = {"bits_like", "normal_like", "one_hot", "uniform_like"}
 
 

@@ -26,6 +26,12 @@ GRAPHS = {
     "columns": "(x: f64[3, 4]) { y: f64[4, 3] = permute[axes=(1, 0)](x); z: f64[4, 3] = exp(y); return z, y }",
     "numbers": "(x: f64[3, 4]) { s: f64[] = sum[axes=(0, 1)](x); e: f64[] = exp(s); f: f64[] = mul(e, s);"
     " return f, s }",
+    "sums that keep axes": "(x: f64[3, 4]) { s: f64[3] = sum[axes=(1,)](x); r: f64[3, 1] = reshape[shape=(3, 1)](s);"
+    " q: f64[3] = reshape[shape=(3,)](r); t: f64[3, 1] = reshape[shape=(3, 1)](q); b: f64[3, 4] ="
+    " broadcast_to[shape=(3, 4)](t); y: f64[3, 4] = mul(b, x); z: f64[3, 4] = mul(b, b); return y, z, r }",
+    "twice the same": "(x: f64[3, 4]) { a: f64[3, 4] = exp(x); b: f64[3, 4] = exp(x); c: f64[3, 4] = mul(a, b);"
+    " s: f64[4] = sum[axes=(0,)](c); t: f64[4] = sum[axes=(0,)](c); u: f64[1, 4] = reshape[shape=(1, 4)](t);"
+    " return b, s, u }",
     "names taken again": "(x: f64[3, 4]) { a: f64[3, 4] = exp(x); b: f64[3, 4] = mul(a, a); c: f64[3, 4] = add(b, x);"
     " d: f64[3, 4] = mul(c, b); e: f64[3, 4] = sub(d, c); return e }",
 }

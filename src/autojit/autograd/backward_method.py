@@ -23,7 +23,11 @@ def backward(
 ) -> None:
     """Add the derivative of this tensor to ``.grad`` of the leaves it depends on; see ``autograd.backward``."""
     retain_graph = renamed("retain_variables", retain_variables, "retain_graph", retain_graph)
+    node = self._grad_fn
     try:
+        is_whole = inputs is None and not create_graph and type(self) is Tensor and self._view is None
+        if is_whole and node is not None and node.backward_alone(self._output_nr, gradient, bool(retain_graph)):
+            return
         derivatives.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
     except Exception as error:
         trim(error)

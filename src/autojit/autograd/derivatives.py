@@ -310,11 +310,12 @@ def grad(
         >>> aj.autograd.grad(x**2, x)
         (tensor(6.),)
     """
-    if materialize_grads and allow_unused is False:
-        raise ValueError(
-            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
-        )
+    _check_unused(materialize_grads, allow_unused)
     chosen = _inputs(inputs, "grad")
+    is_plain = only_inputs and not (create_graph or is_grads_batched) and type(inputs) is not dict
+    at_once = _grad_alone(outputs, chosen, grad_outputs, bool(retain_graph)) if is_plain else None
+    if at_once is not None:
+        return at_once
     if not only_inputs:
         warn(
             "only_inputs argument is deprecated: call backward() for the other leaves. They are accumulated now.",
@@ -330,9 +331,25 @@ def grad(
         )
     else:
         found = _pulled_back(results, chosen, grad_outputs, keep, create_graph, is_grads_batched, not only_inputs)
-    unused = allow_unused or materialize_grads
-    shown = [_picked(g, x, i, unused, materialize_grads, create_graph) for i, (g, x) in enumerate(zip(found, chosen))]
+    unused, made = allow_unused or materialize_grads, (materialize_grads, create_graph)
+    shown = [_picked(g, x, i, unused, *made) for i, (g, x) in enumerate(zip(found, chosen))]
     return dict(zip(inputs, shown, strict=True)) if type(inputs) is dict else tuple(shown)
+
+
+def _check_unused(materialize: bool, allow: bool | None) -> None:
+    if materialize and allow is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
+
+
+def _grad_alone(outputs: Any, inputs: Sequence[Any], vectors: Any, keep: bool) -> tuple[Tensor, ...] | None:
+    """The gradients of one result, if its node has them without a walk."""
+    output = outputs[0] if type(outputs) in (tuple, list) and len(outputs) == 1 else outputs
+    if type(output) is not Tensor or output._grad_fn is None or output._view is not None:
+        return None
+    vector = vectors[0] if type(vectors) in (tuple, list) and len(vectors) == 1 else vectors
+    return output._grad_fn.grad_alone(output._output_nr, vector, inputs, keep)
 
 
 def _pulled_back(

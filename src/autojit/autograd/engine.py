@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from autojit.autograd import anomaly
 from autojit.autograd.accumulation import accumulate
+from autojit.autograd.behind_masks import behind_masks
 from autojit.autograd.hook_calls import has_tensor_hooks, through_post_hooks, through_pre_hooks, through_tensor_hooks
+from autojit.autograd.pieces import CUTS, Pieces
 from autojit.autograd.running import current_walk, running
 from autojit.core.errors import DifferentiationError
 from autojit.core.source import here
@@ -70,6 +72,7 @@ class Walk:
         self.missing: dict[Node, int] = {}
         self.needed: set[Node] | None = None  # None: all
         self.callbacks: list[Callable[[], Any]] = []
+        self.pieces = Pieces()
         self.order: list[Node] = []  # the nodes of the pass, later ones first
         self.current: Node | None = None  # the node whose rule runs
         self.grads: Grads = []  # what has arrived at its outputs
@@ -263,11 +266,16 @@ class Walk:
         self.current, self.grads = node, grads
         masking.is_on, masking.outputs = node in self.masked, self.masked_outputs.get(node)
         if self.observer is None:
-            is_plain = not state.__dict__["anomaly"]
-            if is_plain and self.rules is not None and isinstance(node, OpNode):
+            if state.__dict__["anomaly"]:
+                results = anomaly.guarded(node, grads, wanted)
+            elif not isinstance(node, OpNode):
+                results = node.run(grads, wanted)
+            elif self.rules is not None:
                 results = self.rules.run(node, grads, wanted)
+            elif type(node.op) in CUTS and not is_watched and self._add_piece(node):
+                return
             else:
-                results = node.run(grads, wanted) if is_plain else anomaly.guarded(node, grads, wanted)
+                results = node.run(grads, wanted)
         else:
             results = self.observer.node(node, grads, anomaly.guarded, node, grads, wanted)
         self.current = None
@@ -280,6 +288,31 @@ class Walk:
             node.release()
         grads.clear()
         self._deliver(node, results if type(results) is list else list(results))
+
+    def _add_piece(self, node: OpNode) -> bool:
+        """Add what has arrived at a piece of a tensor to what has arrived at the tensor, in place; or False."""
+        edge = node.edges[0]
+        if edge is None or state.grad_enabled:
+            return False
+        child, number = edge
+        if self.needed is not None and child not in self.needed and edge not in self.targets:  # type: ignore[operator]
+            return False
+        buffer = self.arrived.get(child)
+        total = self.pieces.add(node, self.grads[0], None if buffer is None else buffer[number])
+        if total is None:
+            return False
+        if buffer is None:
+            buffer = self.arrived[child] = [None] * max(len(child.out_metas), 1)
+        buffer[number] = total
+        del total  # a leaf sees whether the buffer is its only owner
+        self.current = None
+        self.grads.clear()
+        if not self.keep_graph:
+            node.release()
+        self.missing[child] -= 1
+        if type(child) is AccumulateGrad:
+            self._end_at(child)
+        return True
 
     def _pass_over(self, node: Node) -> None:
         """Nothing has come to a node, and nothing comes from it: leaves behind it no longer wait for it."""
@@ -345,44 +378,6 @@ class ExecutionEngine:
         return walk is None or walk.targets is None
 
 
-def behind_masks(
-    order: Sequence[Node], roots: Sequence[Edge], masked: Sequence[Edge]
-) -> tuple[set[Node], dict[Node, frozenset[int]]]:
-    """The nodes (in the order in which they run) whose cotangents may hold zeros of a masked branch.
-
-    ``masked`` are the roots whose cotangents do. A captured function is many nodes to eager mode: which of its
-    operands are behind a mask depends on which outputs are, which is the second result.
-    """
-    found = {node for node, _ in masked}
-    outputs: dict[Node, frozenset[int]] = {}
-    behind: dict[Node, frozenset[int]] = {}  # of captured functions: which operands
-    for place, node in enumerate(order):
-        if not isinstance(node, OpNode):
-            is_on = node.is_behind_mask(found)
-        elif node.op.masks_cotangents and node.op.is_call:
-            reached = {number for other, number in roots if other is node}
-            outputs[node] = frozenset({number for other, number in masked if other is node})
-            for user in order[:place]:
-                numbers = [(k, edge[1]) for k, edge in enumerate(user.edges) if edge is not None and edge[0] is node]
-                reached.update([number for _, number in numbers])
-                on = {number for k, number in numbers if _hands_mask_on(user, k, found, behind)}
-                outputs[node] |= on
-            behind[node] = node.op.masked_operands(frozenset(reached), outputs[node])
-            found.update([edge[0] for k in behind[node] if (edge := node.edges[k]) is not None])
-            continue
-        else:
-            is_on = node.op.masks_cotangents or node in found
-        if is_on:
-            found.update([edge[0] for edge in node.edges if edge is not None])
-    return found, outputs
-
-
-def _hands_mask_on(node: Node, place: int, found: set[Node], behind: Mapping[Node, frozenset[int]]) -> bool:
-    if node in behind:
-        return place in behind[node]
-    return node in found or node.op.masks_cotangents if isinstance(node, OpNode) else node.is_behind_mask(found)
-
-
 def _when(node: Node) -> int:
     """Accumulators come last in the order; they run earlier, when their last contribution arrives."""
     return -1 if type(node) is AccumulateGrad else node.sequence
@@ -429,4 +424,4 @@ def edge_type(edge: Edge) -> TensorType:
     return type_of_meta(node.out_metas[number])
 
 
-__all__ = ["ExecutionEngine", "Walk", "behind_masks", "edge_type", "zeros_of"]
+__all__ = ["ExecutionEngine", "Walk", "edge_type", "zeros_of"]

@@ -63,6 +63,11 @@ class HostTarget:
         """How many there are: 32 with 64-byte vectors and outside of x86, else 16."""
         return 16 if self.triple.startswith("x86_64") and self.vector_bytes < 64 else 32
 
+    @property
+    def has_dots(self) -> bool:
+        """Whether one instruction adds dot products of pairs of bfloat16 to a vector of float32 (AVX512_BF16)."""
+        return self.vector_bytes == 64 and "+avx512bf16" in self.features.split(",")
+
     def limited_to(self, vector_bytes: int) -> HostTarget:
         """The same machine with its wider vector instructions switched off (for tests and comparisons).
 

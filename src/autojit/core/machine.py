@@ -93,6 +93,8 @@ class Machine:
     """Bytes: where temporaries begin."""
     product_dtypes: frozenset[DType]
     """Dtypes that matrix products are made for; halves besides are computed in float32."""
+    dot_dtypes: frozenset[DType]
+    """Halves that the machine multiplies into float32: their products are of these dtypes, with float32 results."""
     product_batch_axes: int
     """Strides of the batch that a product's kernel takes."""
     most_buffers: int

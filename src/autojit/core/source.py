@@ -141,6 +141,20 @@ def here(of_history: bool = False, depth: int = 1, is_inside: bool = False) -> S
     return UNKNOWN
 
 
+def here_calling(name: str, depth: int) -> SourceLocation:
+    """``here(True)`` of a node that is made while the user's frame, ``depth`` calls up, calls the function ``name``.
+
+    Where that frame is not a user's, or is not known yet, somebody has come between: it is looked for.
+    """
+    frame = sys._getframe(depth - 1).f_back
+    if frame is None:
+        return here(True, 2)
+    code = frame.f_code
+    if _recorder is None and not _PASSED.get(code.co_filename, True) and id(code) not in _kinds:
+        return SourceLocation(code, frame.f_lasti, name)
+    return here(True, 2)
+
+
 _USERS, _OWN_CODE, _OWN_RELAY, _LIBRARY_CODE = 0, 1, 2, 3
 _kinds: dict[int, tuple[CodeType, int]] = {}
 """The kinds of code that is not a user's, by its id, which it has as long as it is here: a code object computes its

@@ -90,8 +90,10 @@ def apply(op: Op, *operands: Tensor) -> Any:
                 return result
             is_wanted = is_wanted or t._requires_grad
         if is_wanted:
-            if len(operands) == 1 or now["recording_hooks"] is not None:
+            if op.is_view or now["recording_hooks"] is not None:
                 _record_one(op, operands, result)
+            elif len(operands) == 1:
+                record_single(op, operands[0], result)
             elif len(operands) == 2:
                 record_pair(op, operands[0], operands[1], result)
             else:

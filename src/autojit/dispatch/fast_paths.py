@@ -14,7 +14,7 @@ import numpy as np
 
 from autojit.core.dtypes import bfloat16, float16
 from autojit.core.errors import IndexOutOfRangeError
-from autojit.dispatch.kernels import LARGE, evaluate_by_kernel
+from autojit.dispatch.kernels import LARGE, evaluate_by_kernel, evaluate_when_ready
 from autojit.ir.op import Op
 from autojit.ops.loop_orders import as_loop
 from autojit.tensor.state import state
@@ -127,6 +127,12 @@ def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 def _fused_arrays(op: FusedArrays, arrays: Sequence[NDArray[Any]]) -> Any:
     """A composite with reductions: one compiled step, where that cannot be the fast paths of its parts."""
+    if op.is_awaited:
+        found = evaluate_when_ready(op, arrays)
+        if found is not None:
+            return found
+        results = op.program(arrays).run_by(_fast_of, arrays)
+        return results[0] if op.n_outputs == 1 else tuple(results)
     program = op.program(arrays)
     if program.size >= LARGE and not program.only_spreads:  # NumPy writes those by strides, a kernel asks every element
         found = evaluate_by_kernel(op, arrays)

@@ -22,14 +22,17 @@ from autojit.core.size_recorder import recording
 from autojit.core.sizes import named_size
 from autojit.core.types import TensorType
 from autojit.core.undivided_work import undivided
+from autojit.dispatch.awaited_kernels import awaited
 from autojit.dispatch.composite_nodes import composed
 from autojit.dispatch.dispatch import apply, digits
 from autojit.history.op_node import rename_node
 from autojit.history.recording import wants_grad
 from autojit.ir.builder import GraphBuilder
+from autojit.ir.graph import Graph
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
 from autojit.ops.fused import COMPOSITES, Fused, NamedComposite
+from autojit.ops.graph_op import types_of
 from autojit.runtime.gate import Reentered
 from autojit.tensor.state import computes_at_once, state
 from autojit.tensor.tensor import Tensor, has_own_memory, type_of
@@ -37,6 +40,7 @@ from autojit.tensor.tensor import Tensor, has_own_memory, type_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ops.fused_arrays import FusedArrays
     from autojit.runtime.executable import Executable
 
 Operand = tuple[DType, bool]  # the dtype, and whether it is one number for all elements
@@ -58,12 +62,22 @@ _calls: dict[Any, _Call | None] = {}
 
 
 def _compiled(op: Op, types: Sequence[TensorType]) -> Executable:
+    builder = GraphBuilder()
+    with recording(None):  # a capture in progress has nothing to do with these sizes
+        return _executable(builder.finish(_as_tuple(builder.apply(op, [builder.input(t) for t in types]))))
+
+
+def _executable(graph: Graph) -> Executable:
     with undivided:
         from autojit.compiler import compile  # the compiler is loaded when a kernel is first needed
 
-    builder = GraphBuilder()
-    with recording(None):  # a capture in progress has nothing to do with these sizes
-        return compile(builder.finish(_as_tuple(builder.apply(op, [builder.input(t) for t in types])))).executable
+    return compile(graph).executable
+
+
+def _awaited_kernel(op: FusedArrays, types: Sequence[TensorType]) -> Executable:
+    """Of the op's own graph: passes over loops come before the one that would write it in the op's place."""
+    with recording(None):
+        return _executable(op.graph_of(op.related(types)))
 
 
 def _as_tuple(found: object) -> Any:
@@ -114,6 +128,26 @@ def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
         order = found
     else:
         arrays = [a if a.flags.carray else np.require(a, requirements=["C", "A"]) for a in arrays]
+    return _run(call, arrays, order)
+
+
+def evaluate_when_ready(op: FusedArrays, arrays: Sequence[NDArray[Any]]) -> Any:
+    """The same for an op whose kernel is compiled beside the first calls: None also until it is there."""
+    key = (op, *[(a.shape, a.dtype) for a in arrays])
+    call = _calls.get(key)
+    if call is None:
+        types = types_of(arrays)
+        kernel = awaited.find(op.kind_of_kernel(arrays), lambda: _awaited_kernel(op, types))
+        if kernel is None:
+            return None
+        if len(_calls) >= _CALL_LIMIT:
+            _calls.clear()
+        call = _calls[key] = _call(kernel, arrays)
+    return _run(call, [a if a.flags.carray else np.require(a, requirements=["C", "A"]) for a in arrays], "C")
+
+
+def _run(call: _Call, arrays: Sequence[NDArray[Any]], order: Any) -> Any:
+    """What the kernel makes of arrays that it takes; None where it cannot run now."""
     empty: Any = np.empty
     made = [empty(shape, dtype, order) for shape, dtype in call.results]
     try:
@@ -139,6 +173,10 @@ def _prepare(op: Op, arrays: Sequence[NDArray[Any]]) -> _Call | None:
         kernel = _kernel(op, extents)
     except (UndecidedSizeError, SpecializeSize):  # one for these extents alone would not pay for itself
         return None
+    return _call(kernel, arrays)
+
+
+def _call(kernel: Executable, arrays: Sequence[NDArray[Any]]) -> _Call:
     sizes = kernel.sizes_of([a.shape for a in arrays])
     shapes = kernel.storage_shapes(sizes)
     return _Call(kernel, sizes, tuple((s, spec.dtype) for s, spec in zip(shapes, kernel.outputs, strict=True)))

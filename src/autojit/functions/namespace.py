@@ -10,6 +10,7 @@ import numpy as np
 from autojit.core import dtypes
 from autojit.core.dtypes import DType, default_dtype, dtype_of_number, promote_with_number
 from autojit.core.epoch import note_switch
+from autojit.dispatch.awaited_kernels import awaited
 from autojit.dispatch.promotion import NUMBERS
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -108,7 +109,10 @@ _deterministic = _only_warns = False
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Ask for results that do not depend on the run. They never do: every kernel adds in a fixed order.
+    """Ask for results that do not depend on the run: every kernel adds in a fixed order, whatever was asked for.
+
+    What is asked for is patience: eager recurrent layers and ``ctc_loss`` then wait for their kernels, instead of
+    letting NumPy serve, whose results differ by rounding, until these are compiled.
 
     Example:
         >>> import autojit as aj
@@ -120,6 +124,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     global _deterministic, _only_warns
     before = _deterministic, _only_warns
     _deterministic, _only_warns = bool(mode), bool(warn_only)
+    awaited.at_once = _deterministic
     put = lambda both: use_deterministic_algorithms(both[0], warn_only=both[1])
     note_switch("deterministic algorithms", (_deterministic, _only_warns), before, put)
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autojit.dispatch.awaited_kernels import awaited
 from autojit.gradcheck.analytic_jacobians import Function, Slot, as_tuple, columns, outputs_of, products, push, rows
 from autojit.gradcheck.errors import GradcheckError
 from autojit.gradcheck.finite_differences import (
@@ -71,7 +72,7 @@ def check(func: Function, inputs: Any, options: Options) -> bool:
     given = as_tuple(inputs)
     check_inputs(given, options.check_sparse_nnz or options.masked is not None, options.check_forward_ad)
     slots = slots_of(given, options.check_sparse_nnz or bool(options.masked))
-    with grad_mode(True):
+    with grad_mode(True), awaited.settled():  # the same results by the same means, so that differences mean something
         found = outputs_of(func(*given))
         check_outputs(found)
         if options.check_backward_ad:

@@ -47,7 +47,10 @@ class OpNode(Node):
     primals: list[Any]
     results: list[Any]
     versions: Sequence[int]
-    changes: Sequence[int] = ()  # of a captured function: the storages' changes, as ``versions``
+    # of a captured function
+    changes: Sequence[int] = ()  # the storages' changes, as ``versions``
+    taken: tuple[int, ...] = ()  # the outputs that the last pass came through
+    spent: frozenset[int] = frozenset()  # those that eager mode could not differentiate any more
 
     def __init__(self, sequence: int | None = None) -> None:
         self.sequence = next_sequence() if sequence is None else sequence
@@ -61,6 +64,10 @@ class OpNode(Node):
             nothing = ZERO if any(g is ZERO for g in grads) else None
             return [nothing] * len(self.edges)
         read = self._read_by_call(bars) if is_call else None
+        if is_call:
+            self.taken = tuple([k for k, bar in enumerate(bars) if bar is not None])
+            if self.spent and not self.spent.isdisjoint(self.taken):
+                raise freed_error(self)
         place = 0
         primals = []
         for entry in self.primals:
@@ -130,6 +137,10 @@ class OpNode(Node):
             )
 
     def release(self) -> None:
+        if self.taken:  # other outputs of a captured function have a history of their own in eager mode
+            self.spent |= self.op.spent_with(self.taken)
+            if not self.op.last_of(self.spent):
+                return
         for kept in (self.primals, self.results):
             for i, entry in enumerate(kept):
                 kind = type(entry)
@@ -137,10 +148,10 @@ class OpNode(Node):
                     kept[i] = FREED
 
     def _kept(self) -> Any:
-        return self.primals[:], self.results[:]
+        return self.primals[:], self.results[:], self.spent
 
     def _keep_again(self, kept: Any) -> None:
-        self.primals[:], self.results[:] = kept
+        self.primals[:], self.results[:], self.spent = kept
 
     def __getattr__(self, attribute: str) -> Any:
         is_raw = attribute.startswith("_raw_saved_")

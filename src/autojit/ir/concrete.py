@@ -15,7 +15,7 @@ from autojit.ir.op import Op
 def concrete(what: Any, sizes: Mapping[str, int]) -> Any:
     """A size, or anything that holds sizes (shape, op, type, graph, nested tuple), evaluated; else ``what`` itself.
 
-    Sizes that depend on others than those in ``sizes`` stay open.
+    Sizes that depend on others than those in ``sizes`` stay open, as do those that depend on values that are open.
 
     Example:
         >>> from autojit.core.sizes import named_size
@@ -23,9 +23,15 @@ def concrete(what: Any, sizes: Mapping[str, int]) -> Any:
         (10, 3)
     """
     if isinstance(what, SymbolicSize):
-        if sizes.keys() >= set(what.expression.symbols()):
+        symbols = set(what.expression.symbols())
+        is_whole = sizes.keys() >= symbols
+        opened = {name: value for name, value in sizes.items() if isinstance(value, SymbolicSize) and name in symbols}
+        if is_whole and not opened:
             return what.expression.evaluate(sizes)
-        return size(what.hint, what.expression.substitute({name: constant(value) for name, value in sizes.items()}))
+        given = {name: constant(value) for name, value in sizes.items() if name not in opened and name in symbols}
+        given |= {name: value.expression for name, value in opened.items()}
+        hints = {name: opened[name].hint if name in opened else value for name, value in sizes.items()}
+        return size(what.expression.evaluate(hints) if is_whole else what.hint, what.expression.substitute(given))
     if isinstance(what, tuple) and not hasattr(what, "_fields"):
         found = tuple([concrete(item, sizes) for item in what])
         if all(a is b for a, b in zip(found, what, strict=True)):

@@ -136,6 +136,8 @@ class Op:
         batch: Callable[..., Any]
         lower: Callable[..., Any]  # of ops that are lowered scalar by scalar: for any target
         operands_read: Callable[..., Any]  # of calls, as ``masked_operands``
+        spent_with: Callable[..., Any]
+        last_of: Callable[..., bool]
         masked_operands: Callable[..., Any]
         laid_out: Callable[..., Any]  # of calls: arrays laid out like the results, for operands laid out like arrays
 

@@ -17,7 +17,7 @@ from autojit.jit.calls import RESTARTS_LIMIT, Call
 from autojit.jit.captures import remove
 from autojit.jit.failed_calls import undone_if_failed
 from autojit.jit.kept_signatures import forget_all
-from autojit.jit.line_by_line import CopiedArguments, Endless, WideIntegers
+from autojit.jit.line_by_line import BeingCompiled, CopiedArguments, Endless, WideIntegers
 from autojit.jit.outcomes import (
     BeginsAgain,
     DrawnOtherwise,
@@ -53,11 +53,17 @@ def settled(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Ran
         if owner.rebinding is None:
             return outcome
         owner.looks_at_arrays |= isinstance(outcome.reason, CopiedArguments)
-        owner.counts.note(str(outcome.reason))  # what has been drawn for the call is drawn once
+        note_reason(owner, outcome)  # what has been drawn for the call is drawn once
         run = partial(owner.rebinding.line_by_line, DrawnOtherwise(()).given(drawn))
         given = owner._as_given(args, kwargs)
     del outcome  # it keeps alive what the attempt has made
     return Ran(run(*given))
+
+
+def note_reason(owner: JitFunction, outcome: Eagerly) -> None:
+    """Why a call runs line by line, for `explain`, which counts those whose steps were being compiled."""
+    if not isinstance(outcome.reason, BeingCompiled):
+        owner.counts.note(str(outcome.reason))
 
 
 def by_steps(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Outcome:

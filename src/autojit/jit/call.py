@@ -28,7 +28,7 @@ from autojit.ir.op import Operands, bind
 from autojit.jit.call_layouts import Layouts, layouts_of
 from autojit.jit.graph_call import CompiledGraph, contiguous
 from autojit.jit.histories import has_history, new_cotangent, pulled_back
-from autojit.jit.lasting_histories import memory_kept
+from autojit.jit.lasting_histories import keepers, memory_kept
 from autojit.jit.segment import needed_nodes
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
@@ -86,7 +86,7 @@ class CompiledCall(CompiledGraph):
         self.shown: Mapping[int, int] = {}  # the same of the outputs that eager mode keeps for some derivative
         self._kept: dict[tuple[int, ...], set[int]] = {}  # by outputs: the inputs that eager mode keeps for them
         self._adjoints: dict[Any, CompiledCall] = {}  # by what ``_kinds`` says, and the outputs unless they are all
-        self._masked: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
+        self._masked: dict[tuple[frozenset[int], frozenset[int], int], frozenset[int]] = {}
         self.layouts: Layouts | None = None  # of the results; None: in row-major order
 
     def eager(self, *arrays: Array) -> Any:
@@ -142,7 +142,8 @@ class CompiledCall(CompiledGraph):
         """Which operands' cotangents may hold zeros of masked branches: those of the outputs ``masked`` do, or what the
         captured function does between an operand and an output that is ``reached`` may make some.
         """
-        found = self._masked.get((reached, masked))
+        key = reached, masked, len(self.wanted())
+        found = self._masked.get(key)
         if found is None:
             wanted, some = self.wanted(), [k for k in self._with_history() if k in reached]
             with _recording, self.trace.resumed():
@@ -151,7 +152,7 @@ class CompiledCall(CompiledGraph):
                 walk = Walk(True, targets, False, closed=True, is_masked=[k in masked for k in some])
                 walk.plan(roots)
             found = frozenset(k for k, edge in zip(wanted, targets, strict=True) if edge[0] in walk.masked)
-            self._masked[reached, masked] = found
+            self._masked[key] = found
         return found
 
     def adjoint_call(self, wanted: Sequence[int], bars: Sequence[Any] = (), some: tuple[int, ...] = ()) -> CompiledCall:
@@ -162,7 +163,8 @@ class CompiledCall(CompiledGraph):
         kinds = [_kind_of(bar) for bar in bars]
         some = some or tuple(self._with_history())
         masked = self._masked_among(some)
-        key = anomaly.is_watching(), some, masked, tuple(kinds) if any(kinds) else ()
+        # a leaf may have been told meanwhile that it requires no gradients
+        key = anomaly.is_watching(), tuple(wanted), some, masked, tuple(kinds) if any(kinds) else ()
         found = self._adjoints.get(key)
         if found is None or not (found.reads is None or found.reads.hold()):
             with _recording:
@@ -210,6 +212,22 @@ class CompiledCall(CompiledGraph):
             found = self._kept[taken] = {k for k, (v, _) in enumerate(self._inputs) if self.memory.get(v) in kept}
             found |= {len(self._inputs) + k for k, memory in self.shown.items() if memory in kept}
         return self.adjoint_call(wanted, [bars[k] for k in taken], taken).read | found
+
+    def spent_with(self, taken: Iterable[int]) -> frozenset[int]:
+        """The outputs that cannot be differentiated any more when a pass has gone through the history of some: eager
+        mode has freed what they need, too.
+        """
+        used = frozenset[HistoryNode]().union(*(self._keepers[k] for k in taken))
+        return frozenset(k for k, nodes in enumerate(self._keepers) if not used.isdisjoint(nodes))
+
+    @cached_property
+    def _keepers(self) -> list[frozenset[HistoryNode]]:
+        ends, edges = self.ends()[1], [None if t is None else edge_of(t) for _, t in self._outputs]
+        return [frozenset() if edge is None else keepers(edge, ends) for edge in edges]
+
+    def last_of(self, spent: frozenset[int]) -> bool:
+        """Whether nothing is left to differentiate when the outputs in ``spent`` are not."""
+        return spent.issuperset(self._with_history())
 
     @cached_property
     def read(self) -> frozenset[int]:

@@ -27,6 +27,7 @@ class JitStats:
     captures: int = 0
     calls: int = 0
     fallbacks: int = 0
+    eager_calls: int = 0  # whose steps were being compiled
     capture_s: float = 0.0
     compile_s: float = 0.0
     reasons: list[str] = field(default_factory=list)
@@ -62,6 +63,7 @@ class Captures:
     captures: int = 0
     forms: KnownForms = field(default_factory=KnownForms)
     given_up: list[LineByLine] = field(default_factory=list)  # why captures were, which says which others would be
+    compiling: dict[int, Any] = field(default_factory=dict)  # by id of a branch: what will follow it, ``Compiling``
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``kept_signatures.py``)
     is_told: bool = False  # whether a warning has said that there are too many
     native_calls: int = 0  # by the entries of its steps, when they were looked at last

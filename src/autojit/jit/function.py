@@ -37,9 +37,10 @@ from autojit.jit.arguments import (
     with_tensors,
 )
 from autojit.jit.assigned_places import Rebinding, carried, changing_numbers
-from autojit.jit.attempts import profiled, settled
+from autojit.jit.attempts import note_reason, profiled, settled
 from autojit.jit.calls import Call, alone
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
+from autojit.jit.compiled_beside import begin, eagerly, take_over
 from autojit.jit.eager_mode import eager, set_modes
 from autojit.jit.followed_runs import followed, with_drawn
 from autojit.jit.gathering_arguments import Gathering
@@ -91,6 +92,7 @@ class JitFunction:
         verify: str | int | None = None,
         dynamic: bool | None = None,
         memory_budget: int | None = None,
+        background: bool = False,
     ) -> None:
         code = code_holder(function)
         if inspect.isgeneratorfunction(code) or inspect.iscoroutinefunction(code):
@@ -104,7 +106,7 @@ class JitFunction:
         self.function = function
         self.methods = Methods(self)
         self.name = self.__dict__.get("__name__", type(function).__name__)
-        self.verify, self.memory_budget = verify, memory_budget
+        self.verify, self.memory_budget, self.background = verify, memory_budget, background
         self.is_measured = False  # whether the call in hand ends where its step would run
         self.roots: dict[Key, Captures] = {}
         self.open_numbers, self.open_sizes = OpenNumbers(), OpenSizes(dynamic)
@@ -146,11 +148,16 @@ class JitFunction:
 
     def options(self) -> dict[str, Any]:
         """What ``jit`` was given besides the function."""
-        return {"verify": self.verify, "dynamic": self.open_sizes.dynamic, "memory_budget": self.memory_budget}
+        options = {"verify": self.verify, "dynamic": self.open_sizes.dynamic, "memory_budget": self.memory_budget}
+        return {**options, "background": self.background}
 
     def of(self, function: Callable[..., Any]) -> JitFunction:
         """Another function compiled with the same options."""
         return JitFunction(function, **self.options())
+
+    def _beside(self, function: Callable[..., Any]) -> JitFunction:
+        """What goes on outside of this function's calls, compiled: it is compared with nothing of the user's."""
+        return JitFunction(function, **{**self.options(), "verify": None})
 
     def as_module(self) -> Any:
         """What the user gets: for a module that is compiled, a module."""
@@ -204,7 +211,7 @@ class JitFunction:
         if isinstance(outcome, Ran):
             return outcome.result
         if outcome is not None:
-            self.counts.note(str(outcome.reason))
+            note_reason(self, outcome)
             args, kwargs = self._as_given(args, kwargs)
             del outcome  # it keeps alive what the attempt has made
         with eager():
@@ -218,6 +225,8 @@ class JitFunction:
         branch = root.branch
         arrays: list[Any] | None = None
         while True:
+            if root.compiling and (otherwise := take_over(self, root, branch, call)) is not None:
+                return otherwise
             node = self._find(branch, call)
             if node is None:
                 node = profiled(f"capture {self.name}", "capture", self._capture, call, root, branch)
@@ -302,6 +311,8 @@ class JitFunction:
     @uncollected()
     def _capture(self, call: Call, root: Captures, branch: Branch) -> Decision | CompiledStep | Outcome:
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
+        if id(branch) in root.compiling:
+            return eagerly(self)
         if root.captures >= CAPTURE_LIMIT:
             return Eagerly(too_many(self.name, root, self.counts.reasons))
         root.begin(call.leaves)
@@ -326,6 +337,8 @@ class JitFunction:
             root.captures -= 1
             capture.trace.finish()
             return BeginsAgain()
+        if self.background and not self.is_measured:
+            return begin(self, root, branch, capture, call, traced - start)
         try:
             made = build_path(capture, branch, call.path, Options(root.forms, self.memory_budget))
         except (UndecidedSizeError, SpecializeSize) as error:
@@ -393,7 +406,7 @@ class JitFunction:
         native = step.entry
         if native is None or not native.fits(leaves):
             slow = self._refused if self.rebinding is None else self.rebinding.finishing(self._slow)
-            native = step.entry = NativeStep(step, leaves, epoch, slow)
+            native = step.entry = NativeStep(step, leaves, epoch, slow, self.name, self._beside)
             self.natives.add(native)
             others = (other for other in self._recent[mode] if other.step is not step)
             self._recent[mode] = linked(self._recent[mode], (native, *others)[:RECENT_LIMIT], self._is_alone)
@@ -446,6 +459,7 @@ def jit(
     verify: str | int | None = None,
     dynamic: bool | None = None,
     memory_budget: int | None = None,
+    background: bool = False,
 ) -> Any:
     """Compile a function of tensors: the whole step, with ``backward`` and optimiser, becomes one native call.
 
@@ -457,6 +471,7 @@ def jit(
             first call on, False none.
         memory_budget: bytes that the temporaries of a step may take: what the backward pass reads is computed again
             instead of kept, as far as needed for that. Warns where it is not enough; ``memory()`` tells what is taken.
+        background: compile on another thread; until a step is ready, calls run eagerly, which ``stats()`` counts.
 
     Raises:
         TraceError: the function does something a capture cannot hold; the message says what to write instead.
@@ -471,8 +486,9 @@ def jit(
     """
     check_option(verify)
     check_budget(memory_budget)
-    again = functools.partial(jit, verify=verify, dynamic=dynamic, memory_budget=memory_budget)
+    options: Any = {"verify": verify, "dynamic": dynamic, "memory_budget": memory_budget, "background": background}
+    again = functools.partial(jit, **options)
     if function is None:
         return again
     made = distributed(function, again)
-    return JitFunction(function, verify, dynamic, memory_budget).as_module() if made is None else made
+    return JitFunction(function, **options).as_module() if made is None else made

@@ -44,7 +44,12 @@ def keeps_nothing(starts: Iterable[Edge | None], ends: Collection[Node]) -> bool
 
 def memory_kept(starts: Iterable[Edge | None], ends: Collection[Node]) -> set[int]:
     """By ``identity``, the memory that eager mode's nodes keep: it must not change before backward."""
-    return {identity(entry) for entry in _kept(starts, ends) if isinstance(entry, Tensor)}
+    return {identity(entry) for _, entry in _kept(starts, ends) if isinstance(entry, Tensor)}
+
+
+def keepers(start: Edge, ends: Collection[Node]) -> frozenset[Node]:
+    """The nodes of eager mode's behind a result that keep tensors: a backward pass through one uses it up."""
+    return frozenset(node for node, _ in _kept([start], ends))
 
 
 def identity(t: Tensor) -> int:
@@ -52,8 +57,8 @@ def identity(t: Tensor) -> int:
     return id(t if t._storage is None else t._storage.counter)
 
 
-def _kept(starts: Iterable[Edge | None], ends: Collection[Node]) -> Iterator[object]:
-    """What nodes keep: tensors, or what says that there was something, or may be."""
+def _kept(starts: Iterable[Edge | None], ends: Collection[Node]) -> Iterator[tuple[Node, object]]:
+    """Nodes with what they keep: tensors, or what says that there was something, or may be."""
     stack = [(edge[0], False) for edge in starts if edge is not None]  # the second: inside one node of eager mode's
     seen = set(ends)
     while stack:
@@ -63,11 +68,11 @@ def _kept(starts: Iterable[Edge | None], ends: Collection[Node]) -> Iterator[obj
         seen.add(node)
         if isinstance(node, Left | Entered):
             is_inside = isinstance(node, Left)
-            yield from (kept[0] for kept in (node.kept if isinstance(node, Left) else ()))
+            yield from ((node, kept[0]) for kept in (node.kept if isinstance(node, Left) else ()))
         elif isinstance(node, OpNode):
-            yield from (kept for kept in (*node.primals, *node.results) if _is_kept(kept, is_inside))
+            yield from ((node, kept) for kept in (*node.primals, *node.results) if _is_kept(kept, is_inside))
         else:
-            yield node
+            yield node, node
         stack += [(edge[0], is_inside) for edge in node.edges if edge is not None]
 
 

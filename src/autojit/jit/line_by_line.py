@@ -33,6 +33,12 @@ class LineByLine(Exception):
         return self
 
 
+class BeingCompiled(LineByLine):
+    """The step of a call is not ready yet."""
+
+    text = "its step was being compiled beside: ran eagerly"
+
+
 class Endless(LineByLine):
     """Every capture of a call finds another reason to begin again."""
 

@@ -62,7 +62,15 @@ _UNTOUCHED = (("_grad", None), ("_storage", None))
 class NativeStep:
     """A step's entry point and the layer around it. ``call`` is what a jitted function calls first."""
 
-    def __init__(self, step: CompiledStep, leaves: list[Any], epoch: int, slow: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        step: CompiledStep,
+        leaves: list[Any],
+        epoch: int,
+        slow: Callable[..., Any],
+        name: str,
+        jitted: Callable[[Callable[..., Any]], Any],
+    ) -> None:
         self.step = step
         self.epoch = epoch  # the guard epoch before the guards were last verified
         self.slow = slow
@@ -82,7 +90,7 @@ class NativeStep:
         self.views = self._view_positions(leaves)
         self.strided = capture.strided
         self.replaced = [g for g in step.effects.gradients.all if not g.is_stable and g.lent_before is None]
-        self.recorded = RecordedResults(step) if step.call is not None else None
+        self.recorded = RecordedResults(step, name, jitted) if step.call is not None else None
         has_own = self.is_nested or self.listed or self.views or self.replaced or self.strided or self.firsts
         is_exact = step.trace.asks_exact or bool(step.trace.number_guards)
         is_plain = step.results.is_plain
@@ -94,7 +102,11 @@ class NativeStep:
         self.sizes = capture.sizes_of(leaves)  # the values of open sizes for which results are made next
         with step.segment.gate.held():
             self.entry: Entry = make_entry(self._spec(_refuse if self.is_layered else slow))
-        self.call: Callable[..., Any] = self._layered if self.is_layered else self.entry.call
+        is_alone = not (has_own or step.twins or is_exact or config.check)
+        self.is_direct = is_alone and self.recorded is not None and self.recorded.is_direct
+        self.call: Callable[..., Any] = self.entry.call
+        if self.is_layered:
+            self.call = self._direct if self.is_direct else self._layered
         twin = copy.copy(self)  # the same step, which says that it refuses a call instead of taking it to ``slow``
         twin.slow = _refuse
         self.attempt: Callable[..., Any] = twin._layered if self.is_layered else self.entry.attempt
@@ -119,6 +131,8 @@ class NativeStep:
     def fits(self, leaves: list[Any]) -> bool:
         """Whether it is for the step's present memory and sizes, and this call's arguments are no longer views."""
         is_able = self.is_layered or not stand_ins(self.step.capture.guards)
+        if self.recorded is not None and not self.recorded.is_current:
+            return False
         return is_able and self.is_present and set(self._view_positions(leaves)) <= set(self.views)
 
     def _view_positions(self, leaves: list[Any]) -> list[int]:
@@ -157,6 +171,15 @@ class NativeStep:
         elif results.is_plain:
             return found
         return results.package(found, leaves, capture.sizes_of(leaves), (args, kwargs))
+
+    def _direct(self, *args: object, **kwargs: object) -> Any:
+        """What ``_layered`` does where native code has looked at everything, and results only need their history."""
+        found = self.entry.call(*args, **kwargs) if kwargs else self.entry.call(*args)
+        if found is REFUSED:
+            return self.slow(*args, **kwargs)
+        recorded = self.recorded
+        assert recorded is not None
+        return recorded.shown(found, (*args, *kwargs.values()) if kwargs else args)
 
     def _packed(self, leaves: list[Any]) -> list[Any] | None:
         """The arguments with copies in row-major order of those for whose order the step was captured; None where one
@@ -339,6 +362,8 @@ class NativeStep:
         bound = set(map(id, owners))
         guards += [SlotGuard(leaf, "_requires_grad", flag) for leaf, flag in following.flags if id(leaf) not in bound]
         guards += [SlotGuard(t, "_array", array) for t, array, _ in following.forms if id(t) not in bound]
+        if self.recorded is not None and self.recorded.recording is not None:
+            guards += self.recorded.recording.guards()
         for grad in self.step.effects.gradients.all:
             if grad.entry.was_read or grad.result is None:
                 self.grad_places[len(guards)] = grad
@@ -440,7 +465,7 @@ _NEEDS_PYTHON: tuple[tuple[str, Callable[[CompiledStep], object]], ...] = (
     ),
     (
         "arguments have a history",
-        lambda step: any(not leaf.is_leaf and leaf.requires_grad for leaf in step.capture.arguments),
+        lambda step: any(not leaf.is_leaf and leaf.requires_grad for leaf in step.capture.arguments) and not step.call,
     ),
 )
 

@@ -6,12 +6,13 @@ same operands as where the op itself computes them, whose results are those of n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.history.recording import record, wants_any
+from autojit.jit.call_node import Recording
 from autojit.jit.lasting_histories import make_lasting
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, made_in_inference, wrap
@@ -47,17 +48,45 @@ def has_code(step: CompiledStep) -> bool:
 class RecordedResults:
     """What a step's native results become: tensors with the history that the step's op leaves."""
 
-    def __init__(self, step: CompiledStep) -> None:
+    def __init__(self, step: CompiledStep, name: str, jitted: Callable[[Callable[..., Any]], Any]) -> None:
         assert step.call is not None
         self.call = step.call
         self.op = step.call.stages[0].op
         self.places = step.call.stages[0].places
-        self.count = len(step.results.values)
+        self.results, self.count = step.results, len(step.results.values)
+        self.is_single = step.results.tree.kind is None
         arguments = step.capture.arguments
         self.given = [(k, leaf.value in self.call.read) for k, leaf in enumerate(arguments) if leaf.value is not None]
+        self.recording = Recording(step, name, jitted) if Recording.is_possible(step) else None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether what is known of the history beforehand still holds."""
+        return self.recording is None or self.recording.is_current
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether results are a tensor, or a flat tuple of tensors, that have the history of the call or none."""
+        results = self.results
+        is_told = all(p.spent is None and p.requires_grad == (p.index in self.call.live) for p in results.places)
+        return self.recording is not None and results.is_plain and is_told
+
+    def shown(self, native: Any, leaves: Sequence[Any]) -> Any:
+        """What the function returns, where that `is_direct`."""
+        made = None if self.recording is None else self.recording.results(native, leaves)
+        made = self.of(native, leaves) if made is None else made
+        places = self.results.places
+        if self.is_single:
+            return made[places[0].index]
+        return tuple([place.what if place.kind == "constant" else made[place.index] for place in places])
 
     def of(self, native: Any, leaves: Sequence[Any]) -> list[Tensor]:
         """The results of a call, from the tensors that native code has filled."""
+        recording = self.recording
+        if recording is not None:
+            found = recording.results(native, leaves)
+            if found is not None:
+                return found
         made = [wrap(t._array) for t in native]  # rings see by the arrays that these are in use
         operands: list[Tensor] = []
         for k, is_read in self.given:

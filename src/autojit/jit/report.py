@@ -45,6 +45,7 @@ def statistics(function: JitFunction) -> dict[str, Any]:
         "forgotten": function.forgetting.captures,
         "python_calls": counts.calls,
         "native_calls": function.natives.total(),
+        "eager_calls": counts.eager_calls,
         "specialised_sizes": function.open_sizes.specialised,
         "splits": sum(isinstance(node, Decision) for node in nodes),
         "fallbacks": counts.fallbacks,
@@ -104,6 +105,8 @@ def explain_function(function: JitFunction, verbose: bool = False) -> Page:
     if not verbose:
         lines += _counted(len(steps) - MOST_STEPS, "more step(s)", "  ")
         lines += _part("reads", read_objects(function, steps), MOST_OBJECTS, "object(s)")
+    if function.counts.eager_calls:
+        lines.append(f"ran eagerly  {function.counts.eager_calls} call(s), while steps were compiled beside")
     if function.forgetting.captures:
         kept = f"at most {function.forgetting.limit} kinds of arguments are kept"
         lines.append(f"forgotten    {function.forgetting.captures} capture(s), the least recently used: {kept}")

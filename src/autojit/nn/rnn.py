@@ -12,9 +12,10 @@ import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.core.user_warnings import warn
+from autojit.dispatch.kernels import in_one_step, is_one_step
 from autojit.nn import functional as F
 from autojit.nn.parameter import Parameter
-from autojit.nn.rnn_cells import Recurrent, gru_step, lstm_step, rnn_step
+from autojit.nn.rnn_cells import PLAIN, Recurrent, gru_step, lstm_step, rnn_step
 from autojit.nn.utils.rnn import PackedSequence, pack_like, unpacked
 from autojit.tensor import Tensor
 from autojit.tensor.state import state as thread
@@ -103,10 +104,32 @@ class RNNBase(Recurrent):
         """The next state from the input's part of the gates; ``weights`` are those of the hidden state."""
         raise NotImplementedError
 
+    def _as_one_op(self, x: Tensor, state: _State, suffix: str, live: Tensor | None) -> tuple[Tensor, ...] | None:
+        """The output and the last states where eager mode computes a layer's direction as one op, else None."""
+        shapes = self._shapes(0)
+        weights = [getattr(self, f"{name}_{suffix}") for name in shapes]
+        if thread.autocast is not None or thread.trace is not None or not is_one_step(x, *state, parameters=weights):
+            return None
+        shapes["weight_ih"] = (shapes["weight_ih"][0], x.shape[-1])
+        if [w.shape for w in weights] != [*shapes.values()] or not {type(w) for w in weights} <= PLAIN:
+            return None
+        reverse = suffix.endswith("_reverse")
+        options: tuple[bool, ...] = (live is not None, self.bias, reverse)
+        name = f"{self.mode.lower()}_sequence"
+        if self.mode == "LSTM":
+            options = (live is not None, self.bias, self.proj_size > 0, reverse)
+        elif self.mode != "GRU":
+            name, options = "rnn_sequence", (*options, self.mode == "RNN_TANH")
+        masks = () if live is None else (live,)
+        return in_one_step(name, options, x, *state, *weights, *masks, node="StackBackward0", results=1 + len(state))
+
     def _run(self, x: Tensor, state: _State, suffix: str, live: Tensor | None) -> tuple[Tensor, _State]:
         """One layer in one direction over ``f[time, n, size]``; where ``live`` b[time, n, 1] is false, rows keep their
         state and give zeros.
         """
+        found = self._as_one_op(x, state, suffix, live)
+        if found is not None:
+            return found[0], found[1:]
         names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh", "weight_hr")
         parameters: tuple[Any, ...] = tuple(getattr(self, f"{name}_{suffix}", None) for name in names)
         gates, weights = F.linear(x, *parameters[:2]), parameters[2:]

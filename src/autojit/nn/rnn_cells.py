@@ -75,7 +75,7 @@ def _of_one_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor 
     large arrays are one kernel, into which a product of any extents does not go.
     """
     operands = (weight_hh,) if bias_hh is None else (weight_hh, bias_hh)
-    are_plain = type(weight_hh) in _PLAIN and (bias_hh is None or type(bias_hh) in _PLAIN)
+    are_plain = type(weight_hh) in PLAIN and (bias_hh is None or type(bias_hh) in PLAIN)
     if thread.autocast is not None or not are_plain:
         return None
     if not is_one_step(gates_x, h, parameters=operands):
@@ -87,7 +87,7 @@ def _of_one_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor 
     return operands if fits and count < LARGE and count * width <= _SMALL_PRODUCT else None
 
 
-_PLAIN = (Tensor, Parameter)
+PLAIN = {Tensor, Parameter}
 _SMALL_PRODUCT = 1 << 19  # multiplications, 20 us of one core: what the nodes of a product, a sum and gates cost
 
 

@@ -10,7 +10,7 @@ from autojit.core.dtypes import DType
 from autojit.ir.op import O
 from autojit.ops.composites_loss import cross_entropy, one_hot, reduced
 from autojit.ops.composites_normalization import standardize
-from autojit.ops.composites_recurrent import ctc_frame, gru_cell, gru_gates, lstm_cell, lstm_gates, rnn_cell
+from autojit.ops.composites_recurrent import gru_cell, gru_gates, lstm_cell, lstm_gates, rnn_cell
 from autojit.ops.composites_reduction import logsumexp, mean, norm, safe_sqrt, std, var, var_mean
 from autojit.ops.cotangent_masks import cotangent_product, under_mask
 from autojit.ops.elementwise_arithmetic import add, div, mul, square, sub, where
@@ -26,7 +26,7 @@ from autojit.ops.shape import pad, reshape
 from autojit.ops.triangles import diag_embed, tril, triu
 
 __all__ = [
-    "bits_like", "class_losses", "ctc_frame", "diag_embed", "distances", "distances_by_products", "gru_cell",
+    "bits_like", "class_losses", "diag_embed", "distances", "distances_by_products", "gru_cell",
     "gru_gates", "inner_product", "kron", "log_softmax_cotangent", "logsumexp", "lstm_cell", "lstm_gates", "nansum",
     "norm", "normal_like", "normalized", "normalized_with_moments", "one_hot", "outer", "pad", "pointwise_losses",
     "prod", "rms_normalized", "rnn_cell", "shifted_and_scaled", "softmax_cotangent", "squared_errors", "std", "tril",

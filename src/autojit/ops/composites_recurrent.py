@@ -1,4 +1,4 @@
-"""What one round of a recurrence does between matrix products: the gates of recurrent networks, one frame of CTC.
+"""What one round of a recurrent network does: its gates, with or without the product by which the state enters them.
 
 Eager mode goes through as many of them as a sequence is long; as one op each, a round is one node of the history.
 """
@@ -9,16 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit.ir.op import O
-from autojit.ops.composites_reduction import logsumexp
-from autojit.ops.elementwise_arithmetic import add, mul, sub, where
+from autojit.ops.elementwise_arithmetic import add, mul, sub
 from autojit.ops.elementwise_exponential import sigmoid
-from autojit.ops.elementwise_selection import clamp_min, relu
+from autojit.ops.elementwise_selection import relu
 from autojit.ops.elementwise_trigonometric import tanh
-from autojit.ops.joining import stack
 from autojit.ops.matmul import matmul
-from autojit.ops.shape import pad, permute, slice_axis
+from autojit.ops.shape import permute, slice_axis
 
-__all__ = ["ctc_frame", "gru_cell", "gru_gates", "lstm_cell", "lstm_gates", "rnn_cell"]
+__all__ = ["gru_cell", "gru_gates", "lstm_cell", "lstm_gates", "rnn_cell"]
 
 
 def _pieces(x: O, count: int) -> Sequence[O]:
@@ -63,19 +61,3 @@ def gru_gates(gates_x: O, gates_h: O, h: O) -> O:
     r, z = sigmoid(add(r_x, r_h)), sigmoid(add(z_x, z_h))
     n: O = tanh(add(n_x, mul(r, n_h)))
     return add(n, mul(z, sub(h, n)))
-
-
-def ctc_frame(alpha: O, emitted: O, may_skip: O, is_inside: O, impossible: float) -> O:
-    """The next forward variable of CTC, f[batch, states]: from a state, the one before it or the one before that.
-
-    Args:
-        emitted: the frame's logarithms of probabilities, by state.
-        may_skip: states, bool[batch, states], that may follow the second before them.
-        is_inside: sequences, bool[batch, 1], that the frame belongs to; others keep their variable.
-        impossible: the logarithm that stands for probability 0.
-    """
-    states, later = alpha.spec.shape[1], pad(alpha, (0, 2), (0, 0), impossible)
-    by_one, two = slice_axis(later, 1, 1, states + 1), slice_axis(later, 1, 0, states)
-    by_two = where(may_skip, two, impossible)
-    reached = add(logsumexp(stack((alpha, by_one, by_two), 0), 0), emitted)
-    return where(is_inside, clamp_min(reached, impossible), alpha)

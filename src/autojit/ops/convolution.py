@@ -16,16 +16,19 @@ How to read: ``Trilinear`` has the rules of all three, its ``batch`` folds a bat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, ClassVar
 
-from autojit.core.dtypes import DType, bool_
+from autojit.core.dtypes import DType, bool_, float32
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import Ndarray, O, Op, Operands, bind
 from autojit.ops.base import Structured, conjugate, product_jvp
+from autojit.ops.by_name import apply
 from autojit.ops.convolution_reference import Geometry, evaluate, evaluate_input, evaluate_weight
+from autojit.ops.matmul import HALVES
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import permute, reshape
 
@@ -38,7 +41,8 @@ Integers = tuple[int, ...]
 class Trilinear(Structured, abstract=True):
     """The three ops' common rules. ``extents`` are the spatial extents of the result.
 
-    ``roles`` names the operands and the result by their letters in the sum.
+    ``result`` is float32 where halves are not rounded at the end, else None; passes make it. ``roles`` names the
+    operands and the result by their letters in the sum.
     """
 
     masks_cotangents: ClassVar[bool] = False
@@ -49,13 +53,21 @@ class Trilinear(Structured, abstract=True):
     padding: Integers
     dilation: Integers
     groups: int
+    result: DType | None = None
+
+    def parameters(self) -> tuple[tuple[str, object], ...]:
+        """That the result is of the operands' dtype goes without saying."""
+        found = super().parameters()
+        return found[:-1] if self.result is None else found
 
     def result_type(self, a: TensorType, b: TensorType) -> TensorType:
         if a.dtype is not b.dtype or a.dtype is bool_:
             raise DTypeError(f"{self.name}: operands need one dtype other than bool", {"a": a, "b": b})
+        if self.result is not None and a.dtype not in HALVES:
+            raise DTypeError(f"{self.name}: convolutions of {a.dtype} are not {self.result}", {"a": a, "b": b})
         given = dict(zip(self.roles, (a, b), strict=False))
         shape = self.result_shape(*(given[r].shape for r in self.roles[:2]))
-        return a.with_shape(shape)
+        return a.with_shape(shape) if self.result is None else a.with_shape(shape).with_dtype(self.result)
 
     def result_shape(self, a: Shape, b: Shape) -> Shape:
         """The result's shape; ShapeError when channels do not fit."""
@@ -72,18 +84,25 @@ class Trilinear(Structured, abstract=True):
         """The window, without the extents."""
         return Geometry(self.stride, self.padding, self.dilation, self.groups)
 
+    def _taken(self, a: Ndarray, b: Ndarray) -> tuple[Ndarray, Ndarray]:
+        """The operands in what is computed in."""
+        return (a, b) if self.result is None else (a.astype(self.result.numpy), b.astype(self.result.numpy))
+
     def _other(self, roles: str, extents: Shape) -> Op:
         kind = {"xwy": Convolution, "ywx": ConvolutionInput, "xyw": ConvolutionWeight}[roles]
         return kind(extents, self.stride, self.padding, self.dilation, self.groups)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         """The cotangent takes the result's place in the sum; the operand asked for is left out."""
-        known = dict(zip(self.roles, (*(conjugate(p) for p in primals), y_bar), strict=True))
-        return tuple(self._cotangent(known, role, primals[k].spec.shape) for k, role in enumerate(self.roles[:2]))
+        taken = [conjugate(p) if self.result is None else apply("cast", p, dtype=self.result) for p in primals]
+        known = dict(zip(self.roles, (*taken, y_bar), strict=True))
+        return tuple(self._cotangent(known, role, primals[k].spec) for k, role in enumerate(self.roles[:2]))
 
-    def _cotangent(self, known: dict[str, Any], role: str, shape: Shape) -> Any:
+    def _cotangent(self, known: dict[str, Any], role: str, primal: TensorType) -> Any:
         roles = {"x": "ywx", "w": "xyw", "y": "xwy"}[role]
-        op = self._other(roles, shape[2:])
+        op = self._other(roles, primal.shape[2:])
+        if self.result is not None:
+            return lambda: apply("cast", bind(op, known[roles[0]], known[roles[1]]), dtype=primal.dtype)
         return lambda: bind(op, known[roles[0]], known[roles[1]])
 
     jvp = product_jvp
@@ -94,7 +113,7 @@ class Trilinear(Structured, abstract=True):
         if all(batched):
             a, b = (_groups_in(x, AXES[r], self.groups) for x, r in zip(args, roles, strict=False))
             count = args[0].spec.shape[0]
-            wide = type(self)(self.extents, self.stride, self.padding, self.dilation, self.groups * count)
+            wide = replace(self, groups=self.groups * count)
             return _groups_out(bind(wide, a, b), AXES[roles[2]], count, self.groups)
         which = batched.index(True)
         (shared,) = set(AXES[roles[which]]) & set(AXES[roles[2]])
@@ -115,7 +134,7 @@ class Convolution(Trilinear):
         return (a[0], b[0], *self.extents)
 
     def eager(self, x: Ndarray, w: Ndarray) -> Ndarray:
-        return evaluate(x, w, self.geometry(), self.extents)
+        return evaluate(*self._taken(x, w), self.geometry(), self.extents)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -130,6 +149,8 @@ class Convolution(Trilinear):
             (Convolution((1, 2, 1), (2, 1, 1), (0, 1, 0), (1, 1, 1), 1),
              (draws((1, 1, 2, 2, 2), dtype), draws((2, 1, 2, 3, 2), dtype, 1))),
             (Convolution((2,), (1,), (0,), (1,), 1), (draws((0, 1, 3), dtype), draws((2, 1, 2), dtype, 1))),
+            *([(Convolution((3,), (2,), (1,), (1,), 1, float32),
+               (draws((2, 3, 6), dtype), draws((4, 3, 3), dtype, 1)))] if dtype in HALVES else ()),
         ]  # fmt: skip
 
 
@@ -147,7 +168,7 @@ class ConvolutionInput(Trilinear):
         return (a[0], b[1] * self.groups, *self.extents)
 
     def eager(self, y: Ndarray, w: Ndarray) -> Ndarray:
-        return evaluate_input(y, w, self.geometry(), self.extents)
+        return evaluate_input(*self._taken(y, w), self.geometry(), self.extents)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -157,6 +178,8 @@ class ConvolutionInput(Trilinear):
             (ConvolutionInput((5, 6), (1, 1), (0, 1), (1, 1), 1),
              (draws((2, 4, 3, 6), dtype), draws((4, 3, 3, 3), dtype, 1))),
             (ConvolutionInput((6,), (2,), (1,), (2,), 2), (draws((2, 4, 3), dtype), draws((4, 2, 2), dtype, 1))),
+            *([(ConvolutionInput((6,), (2,), (1,), (1,), 1, float32),
+               (draws((2, 4, 3), dtype), draws((4, 3, 3), dtype, 1)))] if dtype in HALVES else ()),
         ]  # fmt: skip
 
 
@@ -171,7 +194,7 @@ class ConvolutionWeight(Trilinear):
         return (b[1], a[1] // self.groups, *self.extents)
 
     def eager(self, x: Ndarray, y: Ndarray) -> Ndarray:
-        return evaluate_weight(x, y, self.geometry(), self.extents)
+        return evaluate_weight(*self._taken(x, y), self.geometry(), self.extents)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -181,6 +204,8 @@ class ConvolutionWeight(Trilinear):
             (ConvolutionWeight((3, 3), (1, 1), (0, 1), (1, 1), 1),
              (draws((2, 3, 5, 6), dtype), draws((2, 4, 3, 6), dtype, 1))),
             (ConvolutionWeight((2,), (2,), (1,), (2,), 2), (draws((2, 4, 6), dtype), draws((2, 2, 3), dtype, 1))),
+            *([(ConvolutionWeight((3,), (2,), (1,), (1,), 1, float32),
+               (draws((2, 3, 6), dtype), draws((2, 4, 3), dtype, 1)))] if dtype in HALVES else ()),
         ]  # fmt: skip
 
 

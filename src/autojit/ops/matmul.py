@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType, bool_
+from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import agree, seems_equal
@@ -25,13 +25,20 @@ __all__ = [
     "matmul", "mm", "mv", "outer", "tensordot", "vdot",
 ]  # fmt: skip
 
+HALVES = (float16, bfloat16)
+
 
 @record
 class Matmul(Structured):
     """``(..., m, k) @ (..., k, n) -> (..., m, n)`` with equal batch shapes.
 
     Halves are multiplied and accumulated in float32 and rounded once, as BLAS libraries do.
+
+    Args:
+        result: float32 where halves are not rounded at the end; None: the dtype of the operands. Made by passes.
     """
+
+    result: DType | None = None
 
     node_class: ClassVar[str] = "MmBackward0"
     operand_names: ClassVar[tuple[str, ...]] = ("self", "mat2")
@@ -50,9 +57,18 @@ class Matmul(Structured):
             raise UnsupportedDTypeError(
                 '"matmul" not implemented for bool', {"x": x, "w": w}, "cast to an integer first"
             )
-        return x.with_shape((*x.shape[:-1], w.shape[-1]))
+        if self.result is not None and x.dtype not in HALVES:
+            raise DTypeError(f"matmul: products of {x.dtype} are not {self.result}", {"x": x, "w": w})
+        found = x.with_shape((*x.shape[:-1], w.shape[-1]))
+        return found if self.result is None else found.with_dtype(self.result)
+
+    def parameters(self) -> tuple[tuple[str, object], ...]:
+        """That products are of their operands' dtype goes without saying."""
+        return () if self.result is None else super().parameters()
 
     def eager(self, x: Ndarray, w: Ndarray) -> Ndarray:
+        if self.result is not None:
+            return np.asarray(np.matmul(x.astype(self.result.numpy), w.astype(self.result.numpy)))
         dtype = x.dtype
         if dtype != w.dtype or dtype.kind == "b":
             raise TypeError("matmul: NumPy would promote; the type rule says what is wrong")
@@ -62,13 +78,23 @@ class Matmul(Structured):
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, w = primals
+        if self.result is not None:
+            rounded = x.spec.dtype
+            x, w = self._widened(primals)
+            return (
+                lambda: apply("cast", bind(MATMUL, y_bar, adjoint_matrix(w)), dtype=rounded),
+                lambda: apply("cast", bind(MATMUL, adjoint_matrix(x), y_bar), dtype=rounded),
+            )
         return (lambda: bind(self, y_bar, adjoint_matrix(w)), lambda: bind(self, adjoint_matrix(x), y_bar))
+
+    def _widened(self, operands: Sequence[Any]) -> list[Any]:
+        return [apply("cast", x, dtype=self.result) for x in operands]
 
     jvp = product_jvp
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         x, w = args
-        if batched == (True, False):
+        if batched == (True, False) and self.result is None:
             return matmul(x, w)  # one matrix for the whole batch: fold the batch into the rows
         return bind(self, *batch_all(args, batched))
 
@@ -81,6 +107,7 @@ class Matmul(Structured):
             (Matmul(), (draws((4, 3), dtype).T, draws((2, 5, 4), dtype, 1)[1].T)),
             (Matmul(), (draws((2, 3, 2, 4), dtype), draws((2, 3, 4, 1), dtype, 1))),
             (Matmul(), (draws((2, 0), dtype), draws((0, 3), dtype, 1))),
+            *([(Matmul(float32), (draws((3, 4), dtype), draws((4, 5), dtype, 1)))] if dtype in HALVES else []),
         ]
 
 
@@ -89,26 +116,32 @@ MATMUL = Matmul()
 
 @record
 class MatmulAdd(Structured):
-    """``x @ w + c`` with ``c`` of the product's shape: a product accumulated where ``c`` is. Made by passes."""
+    """``x @ w + c`` with ``c`` like the product: a product accumulated where ``c`` is. Made by passes.
+
+    A ``c`` of float32 takes products of halves as they are.
+    """
 
     operand_names: ClassVar[tuple[str, ...]] = ("mat1", "mat2", "self")
 
     masks_cotangents: ClassVar[bool] = False
 
     def result_type(self, x: TensorType, w: TensorType, c: TensorType) -> TensorType:
-        product = MATMUL.result_type(x, w)
+        product = _product(x.dtype, c.dtype).result_type(x, w)
         if product != c:
             raise ShapeError("matmul_add: the summand is not like the product", {"product": product, "c": c})
         return c
 
     def eager(self, x: Ndarray, w: Ndarray, c: Ndarray) -> Ndarray:
-        return np.asarray(MATMUL.eager(x, w) + c)
+        product = Matmul(float32) if c.dtype == np.float32 else MATMUL
+        return np.asarray(product.eager(x, w) + c)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        return (*MATMUL.vjp(primals[:2], result, y_bar), y_bar)
+        product = _product(primals[0].spec.dtype, y_bar.spec.dtype)
+        return (*product.vjp(primals[:2], result, y_bar), y_bar)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return tangent_sum(MATMUL.jvp(primals[:2], result, tangents[:2]), tangents[2])
+        product = _product(primals[0].spec.dtype, result.spec.dtype)
+        return tangent_sum(product.jvp(primals[:2], result, tangents[:2]), tangents[2])
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, *batch_all(args, batched))
@@ -117,7 +150,14 @@ class MatmulAdd(Structured):
     def samples(dtype: DType) -> Samples:
         if dtype is bool_:
             return []
-        return [(MatmulAdd(), (draws((3, 4), dtype), draws((4, 5), dtype, 1), draws((3, 5), dtype, 2)))]
+        matrices = draws((3, 4), dtype), draws((4, 5), dtype, 1)
+        summands = (dtype, float32) if dtype in HALVES else (dtype,)
+        return [(MatmulAdd(), (*matrices, draws((3, 5), kind, 2))) for kind in summands]
+
+
+def _product(operand: DType, result: DType) -> Matmul:
+    """The product of such operands that is added to such a summand."""
+    return Matmul(float32) if operand in HALVES and result is float32 else MATMUL
 
 
 def check_inner(x: TensorType, w: TensorType) -> None:

@@ -20,6 +20,8 @@ from autojit.ir.graph import Graph, Value
 from autojit.ir.inline import live
 from autojit.ir.op import Ndarray, Op
 from autojit.ops.elementwise_base import Pointwise
+from autojit.ops.reductions import Sum
+from autojit.ops.redundant_calls import is_ufunc, kept_sums, without_redundant_calls
 from autojit.ops.shape import Pad
 
 Rule = Callable[..., Any]
@@ -32,7 +34,7 @@ class Program:
         passes = [node.op for node in graph.nodes if not node.op.is_view]
         self.only_spreads = len(passes) == 1 and isinstance(passes[0], Pad) and any(passes[0].interior)
         self.size = max((v.type.size for node in graph.nodes for v in (*node.inputs, *node.outputs)), default=0)
-        self._graph = live(graph)
+        self._graph = live(without_redundant_calls(graph))
         self._chosen: dict[Callable[[Op], Rule | None], Rule] = {}
         self.run = self._function(_no_other)
 
@@ -67,20 +69,28 @@ class _Text:
         self._lines: list[str] = []
         self._fresh: set[Value] = set()  # results of ufuncs: all of a memory that nothing else has
         self._given = [self._named(v, "a") for v in graph.inputs]
-        self._last = {v: place for place, node in enumerate(graph.nodes) for v in node.inputs}
+        calls = self._calls(graph)
+        self._last = {v: place for place, (_, inputs, _) in enumerate(calls) for v in inputs}
         kept = set(graph.outputs)
-        for place, node in enumerate(graph.nodes):
-            if not node.inputs:
-                given = np.asarray(node.op.eager())
+        for place, (op, inputs, outputs) in enumerate(calls):
+            if not inputs:
+                given = np.asarray(op.eager())
                 owners.add(id(owner_of(given)))
-                self._names[node.outputs[0]] = self._constant(given)
+                self._names[outputs[0]] = self._constant(given)
                 continue
-            self._lines.append(self._call(node.op, node.inputs, node.outputs))
-            for v in {*node.inputs, *node.outputs}:
+            self._lines.append(self._call(op, inputs, outputs))
+            for v in {*inputs, *outputs}:
                 is_read = self._last.get(v, -1) > place or v in kept
                 if not is_read and self._names[v][0] == "v":
                     self._free.append(self._names[v])
         self._lines += self._returned(graph.outputs)
+
+    def _calls(self, graph: Graph) -> list[tuple[Op, tuple[Value, ...], tuple[Value, ...]]]:
+        """The ops with their operands and results; a sum that keeps its axes is one."""
+        kept = {node: later for node, later in kept_sums(graph).items() if self._choose(node.op) is None}
+        self._keeping = {later.outputs[0] for later in kept.values()}
+        rest = [node for node in graph.nodes if node not in set(kept.values())]
+        return [(n.op, n.inputs, kept[n].outputs if n in kept else n.outputs) for n in rest]
 
     def source(self) -> str:
         return f"def run({', '.join(self._given)}):\n" + "".join(f"    {line}\n" for line in self._lines)
@@ -100,6 +110,8 @@ class _Text:
 
     def _call(self, op: Op, inputs: Sequence[Value], outputs: Sequence[Value]) -> str:
         rule, is_ufunc = _rule_of(op, self._choose(op))
+        if outputs[0] in self._keeping:
+            rule = _keeping_sum(op)
         call = f"{self._constant(rule)}({', '.join(self._names[v] for v in inputs)})"
         if len(outputs) == 1:
             (result,) = outputs
@@ -132,8 +144,18 @@ def _rule_of(op: Op, other: Rule | None) -> tuple[Rule, bool]:
     if other is not None:
         return other, False
     if isinstance(op, Pointwise) and type(op).eager is Pointwise.eager and not op.is_view:
-        return type(op).ufunc, isinstance(type(op).ufunc, np.ufunc)
+        return type(op).ufunc, is_ufunc(op)
     return op.eager, False
+
+
+def _keeping_sum(op: Op) -> Rule:
+    """`Sum.eager` of floats, with the axes kept."""
+    assert isinstance(op, Sum)
+    axes = op.axes
+    return lambda x: _add_up(x, axes, x.dtype, None, True)
+
+
+_add_up: Callable[..., Any] = np.add.reduce  # NumPy's own annotations do not have None in its positions
 
 
 @lru_cache(maxsize=1024)

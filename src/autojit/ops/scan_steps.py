@@ -6,18 +6,19 @@ hands out stacked; whatever else of a step both compute, the compiler's ``share_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from autojit.core.dtypes import DType
-from autojit.core.errors import ShapeError
+from autojit.core.errors import AutojitError, ShapeError
 from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.calls_out import without_calls
+from autojit.ir.concrete import is_open, symbols_of
 from autojit.ir.graph import Graph, Value, replace
 from autojit.ir.op import O, Operands, bind
 from autojit.ir.text import parse_graph
@@ -31,10 +32,13 @@ from autojit.ops.control_flow import (
 )
 from autojit.ops.elementwise_arithmetic import add
 from autojit.ops.graph_op import as_tuple, batched_graph, filled, one_or_all, placed
+from autojit.ops.numpy_program import Program
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import permute
 
 __all__ = ["Scan"]
+
+_MANY_ROUNDS = 4  # writing the calls of a body out costs as much as some rounds by the interpreter
 
 
 @record(eq=False)
@@ -81,12 +85,37 @@ class Scan(HoldsGraphs):
         carried, stacks, constants = list(arrays[:first]), arrays[first:rest], arrays[rest:]
         made = [v.type for v in self.body.outputs[first:]]
         results = [np.empty((self.length, *t.shape), t.dtype.numpy) for t in made]
+        compute = self._round()
         for step in reversed(range(self.length)) if self.reverse else range(self.length):
-            found = evaluate_round(self.body, [*carried, *[np.asarray(x[step]) for x in stacks], *constants], step)
-            carried = found[:first]
+            found = compute([*carried, *[np.asarray(x[step]) for x in stacks], *constants], step)
+            carried = list(found[:first])
             for stack, y in zip(results, found[first:], strict=True):
                 stack[step] = y
         return one_or_all([*carried, *results])
+
+    def _program(self) -> Program | None:
+        """The body's NumPy calls, kept with the op; None where sizes are open, or it does more than compute."""
+        found: Program | None = self.__dict__.get("_calls")
+        does_more = self.calls_out or any(node.is_kept for node in self.body.nodes)
+        if found is None and not does_more and not _has_open_sizes(self.body):
+            found = Program(self.body)
+            object.__setattr__(self, "_calls", found)
+        return found
+
+    def _round(self) -> Callable[[Sequence[Any], int], Sequence[Any]]:
+        """What computes one round: the body's NumPy calls written out if there are enough rounds to pay for that."""
+        program = self._program() if self.length >= _MANY_ROUNDS else None
+        if program is None:
+            return lambda given, step: evaluate_round(self.body, given, step)
+
+        def compute(given: Sequence[Any], step: int) -> Sequence[Any]:
+            try:
+                found: Sequence[Any] = program.run(*given)
+            except AutojitError:  # the interpreter says where
+                return evaluate_round(self.body, given, step)
+            return found
+
+        return compute
 
     # -- derivatives
 
@@ -184,6 +213,11 @@ class Scan(HoldsGraphs):
         found.append((Scan(alone, 1, 1, 4, False), (operands[0], operands[2])))
         found.append((Scan(mapped, 0, 1, 4, False), operands[2:]))
         return found
+
+
+def _has_open_sizes(graph: Graph) -> bool:
+    values = (*graph.inputs, *[v for node in graph.nodes for v in node.outputs])
+    return any(is_open(v.type.shape) for v in values) or any(symbols_of(node.op) for node in graph.nodes)
 
 
 def _backward_body(adjoint: Graph, inputs: int, wanted: Sequence[int], first: int, rest: int) -> Graph:

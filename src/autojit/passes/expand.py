@@ -9,6 +9,7 @@ kernels (`fourier`). At the end complex numbers become pairs (`complex_parts`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -42,6 +43,17 @@ def _in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any
     if dtype not in HALVES:
         return None
     return _cast(bind(op, *[_cast(x, float32) for x in operands]), dtype)
+
+
+def _product(machine: Machine, rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
+    """A product of halves that the machine multiplies into float32, or else of what they are in float32."""
+    dtype, is_there = operands[0].spec.dtype, operands[0].spec.device.type == machine.kind  # else it is the host's
+    if dtype not in HALVES or (is_there and op.result is None and dtype in machine.product_dtypes):
+        return None
+    if is_there and dtype in machine.dot_dtypes:
+        return None if op.result is not None else _cast(bind(replace(op, result=float32), *operands), dtype)
+    product = bind(replace(op, result=None), *[_cast(x, float32) for x in operands])
+    return product if op.result is not None else _cast(product, dtype)
 
 
 def _all_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
@@ -121,7 +133,7 @@ def expand(graph: Graph, machine: Machine) -> Graph:
 
     Preserves results (halves are rounded once at the end, as the eager rule does). Time O(nodes).
     """
-    rules = RULES if machine.product_dtypes.issuperset(HALVES) else RULES | dict.fromkeys(PRODUCTS, _in_float32)
+    rules = RULES | dict.fromkeys(PRODUCTS, partial(_product, machine))
     rules = rules | dict.fromkeys(ATTENTION, partial(_attention, machine))
     rules = rules | dict.fromkeys(FLEXIBLE, partial(_flexible, machine))
     rules = rules | transform_rules(machine)

@@ -21,7 +21,6 @@ from autojit.ir.op import bind
 from autojit.ops.base import Elementwise, Reindex, Source
 from autojit.ops.control_flow import with_batch_axis
 from autojit.ops.elementwise_arithmetic import add
-from autojit.ops.matmul import matmul
 from autojit.ops.reductions import Sum, sum
 from autojit.ops.scan_steps import Scan
 from autojit.ops.shape import Permute, Reshape, permute, reshape
@@ -276,7 +275,7 @@ class _Hoisting:
         ):  # the sum of views is a view of the sum
             return bind(node.op, self._total(node.inputs[0], late))
         if node.op.name == "matmul" and share.type.ndim == 2:
-            return matmul(self._rows_as_columns(node.inputs[0], late, made_by), self._rows(node.inputs[1], late))
+            return bind(node.op, self._rows_as_columns(node.inputs[0], late, made_by), self._rows(node.inputs[1], late))
         if isinstance(node.op, Sum):
             axes = (0, *(axis + 1 for axis in node.op.axes))
             return sum(self._whole(node.inputs[0], late), axes)

@@ -75,7 +75,7 @@ class _Joiner:
         rest: list[Value] = []
         for term in terms:
             product = self._product(term)
-            if product is None:
+            if product is None or (products and not _is_alike(product, products[0])):
                 rest.append(term)
             else:
                 products.append(product)
@@ -89,7 +89,7 @@ class _Joiner:
         a = self._side(products, 0, stack, node, nodes)
         b = self._side(products, 1, None, node, nodes)
         outputs = (Value(node.outputs[0].type),) if rest else node.outputs
-        nodes.append(Node(Matmul(), (a, b), outputs, node.source))
+        nodes.append(Node(products[0].op, (a, b), outputs, node.source))
         return [*nodes, *added([*rest, *outputs], node.outputs, node)] if rest else nodes
 
     def _product(self, value: Value) -> Node | None:
@@ -215,6 +215,11 @@ class _Joiner:
         flat = Value(copy.type.with_shape(shape))
         nodes.append(Node(Reshape(shape), (copy,), (flat,), node.source))
         return flat
+
+
+def _is_alike(product: Node, other: Node) -> bool:
+    """Whether products multiply the same dtypes."""
+    return product.op == other.op and product.inputs[0].type.dtype is other.inputs[0].type.dtype
 
 
 def _moves_less(products: list[Node], sharing: int, is_stacked: bool) -> bool:

@@ -44,7 +44,9 @@ def transpose_products(graph: Graph) -> Graph:
         a, b = rewriter.operand_of(x, 0), rewriter.operand_of(x, 1)
         exchanged = _swap(a.spec.ndim)
         swap = Permute(exchanged)
-        product = bind(Matmul(), bind(swap, b), bind(swap, a))
+        multiply = rewriter.op_of(x)
+        assert multiply is not None, "it was chosen"
+        product = bind(multiply, bind(swap, b), bind(swap, a))
         rest = tuple(exchanged[axis] for axis in op.axes)
         return product if rest == tuple(range(len(rest))) else bind(Permute(rest), product)
 

@@ -11,12 +11,13 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from autojit.core.dtypes import DType
 from autojit.core.machine import Machine
 from autojit.core.types import TensorType
 from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
 from autojit.ir.op import bind
-from autojit.ops.elementwise_arithmetic import mul
+from autojit.ops.elementwise_arithmetic import Cast, mul
 from autojit.ops.matmul import Matmul
 from autojit.ops.reductions import Sum
 from autojit.ops.shape import BroadcastTo, Permute, Reshape, reshape
@@ -44,19 +45,26 @@ def _loosened(kind: str, rewriter: Rewriter, op: Any, operands: tuple[Tracer, ..
     a, b = operands
     if not _is_narrow(a.spec, b.spec) or a.spec.device.type != kind:
         return None
+    widened = partial(_widened, op.result)
     if a.spec.shape[-1] == 1:
-        return mul(a, b)
+        return mul(widened(a), widened(b))
     is_row = b.spec.shape[-1] != 1  # C^T = B^T A^T
     matrix, vector = (b, a) if is_row else (a, b)
     if _is_repeated(rewriter, matrix):
         return None
     stored, is_swapped = _as_stored(rewriter, matrix)
+    stored, vector = widened(stored), widened(vector)
     *batch, lines, length = stored.spec.shape
     if is_swapped == is_row:  # the sum is along lines
         terms, axis = mul(stored, reshape(vector, (*batch, 1, length))), len(batch) + 1
     else:
         terms, axis = mul(stored, reshape(vector, (*batch, lines, 1))), len(batch)
     return reshape(bind(Sum((axis,)), terms), (*a.spec.shape[:-1], b.spec.shape[-1]))
+
+
+def _widened(result: DType | None, x: Tracer) -> Any:
+    """An operand of a product with results of another dtype: the loops compute in that."""
+    return x if result is None else bind(Cast(result), x)
 
 
 def _as_stored(rewriter: Rewriter, x: Tracer) -> tuple[Tracer, bool]:

@@ -150,12 +150,13 @@ def _cut_matmul(kernel: MatmulKernel, bands: Bands) -> Cut | None:
     if kernel.init is not None:
         return None
     a_type, b_type = (v.type for v in kernel.node.inputs[:2])
+    result = kernel.node.outputs[0].type.dtype
     *batch, m, k = a_type.shape
     n = b_type.shape[-1]
     count = prod(batch)
     is_open = is_symbolic(m * n * k * count)
     # One partial product for each slice: larger ones are cheaper as one product over all rows (`contracted_bytes`).
-    is_small = count == 1 and surely_less(m * n * a_type.dtype.size_bytes, bands.contracted_bytes + 1)
+    is_small = count == 1 and surely_less(m * n * result.size_bytes, bands.contracted_bytes + 1)
     if is_small and typical(k) >= LONG_ROWS * max(typical(m), typical(n)):
         return _cut_contraction(kernel, m, k, n, bands.most_slices)
     axes = loop_indices((*batch, m), "r")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from enum import Enum
 from math import prod
 
+from autojit.core.dtypes import float32, float64
 from autojit.core.machine import Machine
 from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node
@@ -30,6 +31,9 @@ _PRODUCTS = Matmul, MatmulAdd
 # An element of these is computed from elements at positions that are known, which is all that fusion asks. They are not
 # `Elementwise` because these positions are not their own.
 _STITCHED = Concatenate, SliceUpdate, RandomBits
+OF_HOSTS = frozenset((float32, float64))
+"""What hosts of devices have tile code for, whatever the device has."""
+
 _FOLLOWED = Reindex, Source, Gathering
 
 
@@ -52,8 +56,16 @@ def kinds_of(graph: Graph, machine: Machine) -> dict[Node, Kind]:
 
 def product_dtypes(graph: Graph, machine: Machine) -> set[str]:
     """The short names of the dtypes for which products of the graph need tile code."""
-    found = {node.outputs[0].type.dtype for node in graph.nodes if isinstance(node.op, _PRODUCTS)}
-    return {dtype.short for dtype in found & machine.product_dtypes}
+    found = [node for node in graph.nodes if isinstance(node.op, _PRODUCTS) and _has_tiles(node, machine)]
+    return {node.inputs[0].type.dtype.short for node in found}
+
+
+def _has_tiles(product: Node, machine: Machine) -> bool:
+    """Whether the machine multiplies these operands into this result."""
+    operand, result = product.inputs[0].type.dtype, product.outputs[0].type.dtype
+    if product.outputs[0].type.device.type != machine.kind:
+        return operand is result and operand in OF_HOSTS
+    return result in machine.product_dtypes and (operand is result or operand in machine.dot_dtypes)
 
 
 def is_opaque(node: Node) -> bool:
@@ -68,7 +80,7 @@ def is_opaque(node: Node) -> bool:
 def _kind(node: Node, machine: Machine) -> Kind:
     op = node.op
     if isinstance(op, _PRODUCTS):
-        return Kind.PRODUCT if node.outputs[0].type.dtype in machine.product_dtypes else Kind.SINGLE
+        return Kind.PRODUCT if _has_tiles(node, machine) else Kind.SINGLE
     if isinstance(op, Elementwise) and not op.has_code(machine.kind):
         return Kind.SINGLE
     is_stitched = isinstance(op, _STITCHED) and not _joins_blocks(node, machine)

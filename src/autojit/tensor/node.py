@@ -281,6 +281,17 @@ class Node:
         """
         raise NotImplementedError
 
+    def backward_alone(self, number: int, gradient: Any, keep: bool) -> bool:
+        """Do the backward pass from output ``number``, if the node can do it at once; ``gradient`` is None for 1.
+
+        ``keep``: it may be asked for another one. False: the engine has to do it.
+        """
+        return False
+
+    def grad_alone(self, number: int, gradient: Any, inputs: Any, keep: bool) -> tuple[Tensor, ...] | None:
+        """The gradients of output ``number`` by some tensors, as ``backward_alone``; None: the engine has to do it."""
+        return None
+
     def release(self) -> None:
         """Forget what was saved for ``run``."""
 

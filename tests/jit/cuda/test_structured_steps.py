@@ -109,3 +109,15 @@ def test_counts_are_the_hosts_whatever_their_number() -> None:
 
     for numbers in ([1, 5, 5], [0, 2, 2], [9, 1, 1]):
         assert step(aj.tensor(numbers, device="cuda")).tolist() == np.bincount(numbers).tolist()
+
+
+def test_products_of_the_host_beside_a_devices_are_of_any_dtype() -> None:
+    @aj.jit
+    def step(x: Any, *matrices: Any) -> Any:
+        return x + 1, *(m @ m.mT for m in matrices)
+
+    whole = aj.arange(12).reshape(3, 4) - 5
+    matrices = [whole.to(kind) for kind in (aj.bfloat16, aj.float16, aj.float32, aj.int64)]
+    _, *found = step(aj.ones(3, device="cuda"), *matrices)
+    for one, m in zip(found, matrices, strict=True):
+        assert one.dtype == m.dtype and one.tolist() == (whole @ whole.mT).tolist()

@@ -54,6 +54,9 @@ def test_another_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOJIT_CUDA", "emulate,fast")
     with pytest.raises(ArgumentError, match=r"no setting is called fast[\s\S]*emulate, blocking, apart"):
         settings()
+    monkeypatch.setenv("AUTOJIT_CUDA", "together,apart")
+    with pytest.raises(ArgumentError, match="both apart and together"):
+        settings()
 
 
 def test_without_a_driver_there_are_no_devices() -> None:

@@ -23,7 +23,7 @@ from autojit.codegen.cpu.plan.records import (
     SlotSum,
     SumContext,
 )
-from autojit.codegen.cpu.product_words import GEMM_GFLOPS, gemm_scratch, matmul_words, slice_words
+from autojit.codegen.cpu.product_words import GEMM_GFLOPS, gemm_scratch, matmul_words, product_types, slice_words
 from autojit.codegen.cpu.products import gemm
 from autojit.codegen.cpu.structured.kernels import print_structured
 from autojit.codegen.lowered import (
@@ -221,12 +221,12 @@ class _Lowering:
     def _contraction(self, kernel: MatmulKernel, band: Band) -> Entry:
         """A product over the rows: one partial product per slice, and the entry that adds them up."""
         output = kernel.node.outputs[0]
-        dtype = output.type.dtype
+        dtype, result = product_types(kernel)
         size = dtype.size_bytes
         words, _, estimate = matmul_words(kernel)
         slices = band.slices
         m, n, k = words.m, words.n, slices.part(words.k)
-        slot = aligned(m * n * size)
+        slot = aligned(m * n * result.size_bytes)
         scratch = self.worker_scratch
         body, part = slice_words(words, k, scratch, slices)
         self.gemms.add(dtype.short)
@@ -243,10 +243,10 @@ class _Lowering:
         self.entries.append(Entry(f"@aj_{body}_{dtype.short}", "", arguments, 1, estimate, label))
         added = SumContext(to=output, slots=slots, words=Words(SlotSum(n=m * n, n_slots=slices.count, stride=slot)))
         sum_ns = 0.05 * m * n * typical(slices.count)
-        return Entry(f"@aj_sum_slots_{dtype.short}", "", added, 1, sum_ns, "sum slices")
+        return Entry(f"@aj_sum_slots_{result.short}", "", added, 1, sum_ns, "sum slices")
 
     def _matmul(self, kernel: MatmulKernel, band: Band | None = None) -> None:
-        dtype = kernel.node.outputs[0].type.dtype
+        dtype, _ = product_types(kernel)
         if kernel.init is not None:
             memory = self.schedule.memory
             if memory.home(kernel.init) is not memory.home(kernel.node.outputs[0]):

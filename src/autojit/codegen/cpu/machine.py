@@ -6,13 +6,17 @@ Where a number has no measurement beside it, none is recorded. Counts of kernels
 
 from __future__ import annotations
 
-from autojit.core.dtypes import float32, float64
+from dataclasses import replace
+
+from autojit.codegen.target import HostTarget
+from autojit.core.dtypes import bfloat16, float32, float64
 from autojit.core.machine import Attending, Bands, Machine, Transforms
 
 CPU_MACHINE = Machine(
     kind="cpu",
     alignment=64,  # a cache line and the widest vector
     product_dtypes=frozenset((float32, float64)),  # what `products` has micro-kernels for
+    dot_dtypes=frozenset(),  # see `machine_of`
     product_batch_axes=2,  # words of `aj_matmul`
     most_buffers=40,  # of a loop nest, before address registers spill on x86-64; 20 make one kernel more, 10 make 188
     small_domain=4096,  # 0: 77 kernels fewer, but 45 % more memory is live at once; 65536: 65 more
@@ -60,6 +64,12 @@ CPU_MACHINE = Machine(
 )
 
 aligned = CPU_MACHINE.aligned
+
+
+def machine_of(target: HostTarget) -> Machine:
+    """The numbers of one processor."""
+    return replace(CPU_MACHINE, dot_dtypes=frozenset((bfloat16,))) if target.has_dots else CPU_MACHINE
+
 
 # No measurement of other numbers is recorded.
 KEPT_COST = 5  # arithmetic steps above which storing a row element beats computing it again

@@ -9,13 +9,13 @@ from autojit.codegen.cpu.machine import CPU_MACHINE, aligned
 from autojit.codegen.cpu.plan.records import ContractionWords, ProductWords
 from autojit.codegen.cpu.products import gemm
 from autojit.codegen.records import Record
-from autojit.core.dtypes import DType, float32, float64
+from autojit.core.dtypes import DType, bfloat16, float32, float64
 from autojit.core.sizes import is_symbolic, size_max, size_min, typical
 from autojit.schedule.bands import Cut, Slices
 from autojit.schedule.kernels import Kernel, MatmulKernel, joint_batch
 
 # One thread at middling shapes: 77 and 39 at 64^3, 34 and 23 with ten columns. They only cut work into chunks.
-GEMM_GFLOPS = {float32: 60.0, float64: 30.0}
+GEMM_GFLOPS = {float32: 60.0, float64: 30.0, bfloat16: 120.0}
 # Operands are packed again by every chunk; enough for a few threads and for balance. No measurement is recorded.
 MAX_MATMUL_CHUNKS = 12
 ROW_BLOCK_STEP = 48  # a multiple of every micro-kernel's rows
@@ -31,11 +31,18 @@ def slice_words(words: ProductWords, k: int, scratch: int, slices: Slices) -> tu
     return "contract", ContractionWords(m=words.m, n=words.n, k=words.k, k_block=k, scratch_bytes=scratch, **strides)
 
 
+def product_types(kernel: MatmulKernel) -> tuple[DType, DType]:
+    """The dtypes of a product's operands and of its result, of which there is tile code."""
+    operand, result = kernel.node.inputs[0].type.dtype, kernel.node.outputs[0].type.dtype
+    assert operand in GEMM_GFLOPS and result is (float32 if operand is bfloat16 else operand), "see `expand`"
+    return operand, result
+
+
 def gemm_scratch(kernel: Kernel, cut: Cut, slices: Slices) -> int:
     """Bytes one worker needs for a matrix product of a band."""
-    dtype = kernel.nodes[0].outputs[0].type.dtype
-    if not isinstance(kernel, MatmulKernel) or dtype not in GEMM_GFLOPS:
+    if not isinstance(kernel, MatmulKernel):
         return 0
+    dtype, _ = product_types(kernel)
     words, _, _ = matmul_words(kernel, None if cut.contracts else slices)
     m, n, k = words.m, words.n, words.k
     if cut.contracts:
@@ -49,7 +56,7 @@ def matmul_words(kernel: MatmulKernel, slices: Slices | None = None) -> tuple[Pr
     *batch, m, k = a.type.shape
     n = b.type.shape[-1]
     count = prod(batch)
-    dtype = a.type.dtype
+    dtype, _ = product_types(kernel)
     estimate = 2.0 * typical(m * n * k * count) / GEMM_GFLOPS[dtype] + 200.0 * typical(count)
     wanted = max(1, min(MAX_MATMUL_CHUNKS, int(estimate / CHUNK_NS)))
     row_block, row_blocks, col_block, col_blocks, units_per_chunk = m, 1, n, 1, 1

@@ -28,7 +28,7 @@ class Vector:
     """``<lanes x element>``, the contents of one vector register.
 
     Args:
-        dtype: float32 or float64.
+        dtype: float32 or float64; bfloat16 as its bits.
         lanes: how many elements.
     """
 
@@ -37,7 +37,7 @@ class Vector:
 
     @property
     def element(self) -> str:
-        return "double" if self.dtype.size_bytes == 8 else "float"
+        return {8: "double", 4: "float", 2: "i16"}[self.dtype.size_bytes]
 
     @cached_property
     def text(self) -> str:
@@ -46,7 +46,7 @@ class Vector:
     @property
     def suffix(self) -> str:
         """How intrinsics spell the type."""
-        return f"v{self.lanes}{self.dtype.short}"
+        return f"v{self.lanes}{'i16' if self.dtype.size_bytes == 2 else self.dtype.short}"
 
     @property
     def mask(self) -> str:
@@ -79,7 +79,7 @@ class Vectors(FunctionText):
 
     def mask_below(self, vector: Vector, count: str, first: int = 0) -> str:
         """Mask of the lanes ``first + lane < count`` (an i64)."""
-        lane = "i32" if vector.dtype.size_bytes == 4 else "i64"
+        lane = "i64" if vector.dtype.size_bytes == 8 else "i32"
         narrow = self.convert("trunc", count, "i64", "i32") if lane == "i32" else count
         kind = f"<{vector.lanes} x {lane}>"
         limit = self.splat(narrow, lane, vector.lanes)
@@ -120,6 +120,16 @@ class Vectors(FunctionText):
         if fused:
             return self.value(f"call {v} @llvm.fma.{vector.suffix}({v} {a}, {v} {b}, {v} {total})")
         return self.value(f"fadd {v} {total}, {self.value(f'fmul {v} {a}, {b}')}")
+
+    def add_dots(self, vector: Vector, a: str, b: str, total: str) -> str:
+        """``total`` of float32 plus, lane by lane, the dot product of the two bfloat16 that ``a`` and ``b`` hold there.
+
+        AVX512_BF16: sums are float32 rounded to nearest whatever the mode, denormals count as zero, in operands too.
+        """
+        v, halves = vector.text, f"<{2 * vector.lanes} x bfloat>"
+        pairs = [self.convert("bitcast", x, v, halves) for x in (a, b)]
+        operands = f"{v} {total}, {halves} {pairs[0]}, {halves} {pairs[1]}"
+        return self.value(f"call {v} @llvm.x86.avx512bf16.dpbf16ps.{8 * vector.size_bytes}({operands})")
 
 
 class VectorText(Vectors):

@@ -14,6 +14,7 @@ NEVER = 1 << 62
 CUDA_MACHINE = Machine(
     kind="cuda",
     alignment=256,  # what the driver gives, and two of a cache's lines
+    dot_dtypes=frozenset(),  # its products of halves have results of halves
     product_dtypes=frozenset((float32, float64, float16, bfloat16, int8, int16, int32, int64, uint8)),
     product_batch_axes=8,  # any number: a block computes where its matrices begin once
     most_buffers=96,  # addresses are parameters in constant memory, not registers; parameters end at 4 KiB

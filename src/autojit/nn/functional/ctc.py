@@ -1,24 +1,23 @@
-"""Connectionist temporal classification: the loss of unaligned label sequences.
-
-The forward variable of the extended labels (blank, l1, blank, l2, ..., blank) runs over the frames; the loss is the
-negative logarithm of the total probability at its end. Impossible states carry a large negative number in place of
-minus infinity, so that no derivative meets ``inf - inf``. Source: Graves et al., ICML 2006.
-"""
+"""Connectionist temporal classification: the loss of unaligned label sequences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError
-from autojit.dispatch.kernels import in_one_step, is_one_step
+from autojit.dispatch.kernels import in_one_step
 from autojit.dispatch.requirements import require
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.refused_dtypes import refuses
 from autojit.nn.functional.reduction import known
 from autojit.tensor import Tensor
+from autojit.tensor.state import computes_at_once
+from autojit.tensor.tensor import wrap
 
-_IMPOSSIBLE = -1e30
+_NODES = {"none": "CtcLossBackward0", "sum": "SumBackward0", "mean": "MeanBackward0"}
 
 
 @refuses("bool int complex")
@@ -56,6 +55,9 @@ def ctc_loss(
         tensor(0.2877)
     """
     known(reduction)
+    if log_probs.dtype.size_bytes < 4:  # which does not hold the logarithm of a probability that is 0
+        wide = ctc_loss(log_probs.float(), targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
+        return wide.to(log_probs.dtype)
     single = log_probs.ndim == 2
     if single:
         log_probs = log_probs.unsqueeze(1)
@@ -64,38 +66,41 @@ def ctc_loss(
     if not 0 <= blank < classes:
         raise ArgumentError(f"blank must be in label range, got {blank} of {classes} classes")
     steps, labels = (_lengths(given, batch, log_probs) for given in (input_lengths, target_lengths))
-    rows, longest = _rows(targets, labels, batch, blank)
-    if isinstance(input_lengths, list | tuple) and any(int(n) > frames for n in input_lengths):
-        raise ShapeError(f"Expected input_lengths to have value at most {frames}, but got value {max(input_lengths)}")
-    _require_lengths(steps, frames, labels, targets.shape[1] if targets.ndim == 2 else None)
-    losses = -_log_likelihood(log_probs, rows, steps, labels, longest, blank)
-    losses = losses + _normalization(log_probs, steps)
-    impossible = losses > -_IMPOSSIBLE / 10
-    losses = aj.where(impossible, 0.0 if zero_infinity else float("inf"), losses)
-    if reduction == "none":
-        return losses.squeeze(0) if single else losses
-    if reduction == "sum":
-        return losses.sum()
-    return (losses / labels.clamp(min=1).to(losses.dtype)).mean()
-
-
-def _normalization(log_probs: Tensor, steps: Tensor) -> Tensor:
-    """Zero, whose derivative by each frame is the frame's probabilities.
-
-    torch differentiates the loss as if each frame were normalised after it. For logarithms of probabilities made by
-    ``log_softmax`` this changes nothing.
-    """
-    inside = aj.arange(log_probs.shape[0], device=steps.device).unsqueeze(1) < steps
-    total = aj.where(inside, log_probs.exp().sum(2), 0.0).sum(0)
-    return total - total.detach()
+    rows = _rows(targets, labels, batch)
+    longest_row = targets.shape[1] if targets.ndim == 2 else None
+    if not (_are_within(steps, frames) and _are_within(labels, longest_row)):
+        if isinstance(input_lengths, list | tuple) and any(int(n) > frames for n in input_lengths):
+            raise ShapeError(
+                f"Expected input_lengths to have value at most {frames}, but got value {max(input_lengths)}"
+            )
+        _require_lengths(steps, frames, labels, longest_row)
+    options = blank, reduction, bool(zero_infinity)
+    losses = in_one_step("ctc_losses", options, log_probs, rows, steps, labels, node=_NODES[reduction])
+    return losses.squeeze(0) if single and reduction == "none" else losses
 
 
 def _lengths(given: Tensor | Sequence[int], batch: int, like: Tensor) -> Tensor:
-    numbers = given if isinstance(given, Tensor) else aj.tensor([int(n) for n in given], device=like.device)
-    lengths = numbers.to(like.device).long().reshape(-1)
+    if not isinstance(given, Tensor):
+        numbers = [int(n) for n in given]
+        if type(like._array) is np.ndarray and computes_at_once():
+            lengths = wrap(np.array(numbers, np.int64))
+        else:
+            lengths = aj.tensor(numbers, device=like.device, dtype=aj.int64)
+    elif given.dtype is aj.int64 and given.ndim == 1 and given.device == like.device:
+        lengths = given
+    else:
+        lengths = given.to(like.device).long().reshape(-1)
     if lengths.shape[0] != batch:
         raise ShapeError(f"lengths must be of size batch_size, got {lengths.shape[0]} for {batch} sequences")
     return lengths
+
+
+def _are_within(lengths: Tensor, most: int | None) -> bool:
+    """Whether lengths that are at hand are from 0 to ``most``; what is not is asked by `_require_lengths`."""
+    array = lengths._array
+    if type(array) is not np.ndarray or not array.size or type(most) not in (int, type(None)):
+        return False
+    return bool(array.min() >= 0 and (most is None or array.max() <= most))
 
 
 def _require_lengths(steps: Tensor, frames: int, labels: Tensor, longest_row: int | None) -> None:
@@ -109,50 +114,14 @@ def _require_lengths(steps: Tensor, frames: int, labels: Tensor, longest_row: in
         require(labels, lambda n: n <= longest_row, refusal, "the length of a row at most", named="target_lengths")
 
 
-def _rows(targets: Tensor, labels: Tensor, batch: int, blank: int) -> tuple[Tensor, int]:
-    """One row of labels per sequence, filled up with blanks, and the longest row."""
+def _rows(targets: Tensor, labels: Tensor, batch: int) -> Tensor:
+    """One row of labels per sequence; those that are shorter than the longest are followed by anything."""
     targets = targets.long()
     if targets.ndim == 2:
-        longest = targets.shape[1]
-        inside = aj.arange(longest, device=labels.device) < labels.unsqueeze(1)
-        return aj.where(inside, targets, blank), longest
+        return targets
     longest = int(labels.max().item()) if batch else 0
+    if not longest:
+        return targets.new_zeros((batch, 0))
     starts = (labels.cumsum(0) - labels).unsqueeze(1)
     places = aj.arange(longest, device=labels.device)
-    inside = places < labels.unsqueeze(1)
-    if not longest:
-        return targets.new_zeros((batch, 0)), 0
-    return aj.where(inside, targets[aj.where(inside, starts + places, 0)], blank), longest
-
-
-def _log_likelihood(log_probs: Tensor, rows: Tensor, steps: Tensor, labels: Tensor, longest: int, blank: int) -> Tensor:
-    """Log of the probability of every sequence, about ``_IMPOSSIBLE`` where there is no path."""
-    frames, batch, _ = log_probs.shape
-    blanks = rows.new_full((batch, longest + 1), blank)
-    paired = aj.stack([blanks[:, :longest], rows], 2).reshape(batch, 2 * longest)
-    extended = aj.cat([paired, blanks[:, longest:]], 1)
-    emitted = log_probs.gather(2, extended.unsqueeze(0).expand(frames, batch, 2 * longest + 1))
-    states = aj.arange(2 * longest + 1, device=rows.device)
-    barrier = emitted.detach().new_full((batch, 2), _IMPOSSIBLE)
-    may_skip = (extended != blank) & (extended != aj.cat([extended.new_full((batch, 2), blank), extended], 1)[:, :-2])
-    alpha = aj.where(states < 2, emitted[0], _IMPOSSIBLE)
-    if is_one_step(alpha, emitted, may_skip):
-        each, inside = emitted.unbind(0), (steps > aj.arange(frames, device=steps.device).unsqueeze(1)).unsqueeze(2)
-        for frame in range(1, frames):
-            alpha = in_one_step("ctc_frame", (_IMPOSSIBLE,), alpha, each[frame], may_skip, inside[frame])
-        return _at_end(alpha, steps, labels)
-    for frame in range(1, frames):
-        by_one = aj.cat([barrier[:, :1], alpha], 1)[:, :-1]
-        by_two = aj.where(may_skip, aj.cat([barrier, alpha], 1)[:, :-2], _IMPOSSIBLE)
-        reached = aj.stack([alpha, by_one, by_two], 0).logsumexp(0) + emitted[frame]
-        alpha = aj.where((steps > frame).unsqueeze(1), reached.clamp(min=_IMPOSSIBLE), alpha)
-    return _at_end(alpha, steps, labels)
-
-
-def _at_end(alpha: Tensor, steps: Tensor, labels: Tensor) -> Tensor:
-    """The logarithm of the probability to be at a sequence's last label or the blank after it, of ``alpha`` there."""
-    end = (2 * labels).unsqueeze(1)
-    last = alpha.gather(1, end).squeeze(1)
-    before = alpha.gather(1, (end - 1).clamp(min=0)).squeeze(1)
-    total = aj.logaddexp(last, aj.where(labels > 0, before, _IMPOSSIBLE))
-    return aj.where(steps > 0, total, aj.where(labels > 0, _IMPOSSIBLE, 0.0))
+    return targets[aj.where(places < labels.unsqueeze(1), starts + places, 0)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
+
 import autojit as aj
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
@@ -72,12 +74,29 @@ def layer_norm(
 
     The variance is of the centred values (two passes), so a large mean costs no accuracy. Source: arXiv:1607.06450.
     """
+    operands = [t for t in (input, weight, bias) if t is not None]
+    if _fit(operands, normalized_shape):
+        axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+        options = (axes, eps, weight is not None, bias is not None)
+        return in_one_step("normalized", options, *operands, node="NativeLayerNormBackward0")
     axes = _trailing_axes("layer_norm", input, normalized_shape)
     _check_affine(weight, bias, normalized_shape)
     _check_dtypes("layer_norm", input, weight, bias)
     options = (axes, eps, weight is not None, bias is not None)
     operands = _given(_wide(input), weight, bias)
     return _narrowed(in_one_step("normalized", options, *operands, node="NativeLayerNormBackward0"), input)
+
+
+def _fit(operands: Sequence[Tensor], shape: object) -> bool:
+    """Whether operands that are at hand, the parameters of this shape and alike, need no further look."""
+    first = operands[0]._array
+    if type(shape) is not tuple or not shape or type(first) is not np.ndarray or first.dtype.char not in "fd":
+        return False
+    for t in operands[1:]:
+        array = t._array
+        if type(array) is not np.ndarray or array.shape != shape or array.dtype is not first.dtype:
+            return False
+    return bool(first.shape[-len(shape) :] == shape)
 
 
 def _given(*operands: Tensor | None) -> list[Tensor]:

@@ -92,6 +92,12 @@ def settings() -> Settings:
             f"use {', '.join(_WORDS)}, or several with commas; with emulate also order=1, driver=12.0 and one of "
             + ", ".join(_ARCHITECTURES),
         )
+    if {"apart", "together"} <= set(words):
+        raise ArgumentError(
+            f"{VARIABLE}: kernels cannot be launched both apart and together",
+            {"value": text},
+            "leave one of the words out",
+        )
     joins: Joins = "apart" if "apart" in words else "together" if "together" in words else "beside"
     is_idle, is_late = "idle" in words, "late" in words
     return Settings("emulate" in words, "blocking" in words, architecture, order, joins, is_idle, version, is_late)

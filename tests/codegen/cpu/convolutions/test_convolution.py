@@ -78,6 +78,11 @@ def test_every_size_of_registers_gives_the_same(shape: str, rng: Any) -> None:
             np.testing.assert_array_equal(one, other)
 
 
+@covering("shape", SHAPES, every=5)
+def test_bfloat16_takes_pairs_of_channels_and_of_places(shape: str, rng: Any) -> None:
+    check(SHAPES[shape], "bf16", rng)
+
+
 @pytest.mark.parametrize("dtype", ["f16", "i64", "i32", "i8", "u8"])
 def test_every_dtype_is_native(dtype: str, rng: Any) -> None:
     check(SHAPES["phases"], dtype, rng)

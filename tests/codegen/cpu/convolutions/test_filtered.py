@@ -19,7 +19,7 @@ from autojit.codegen.cpu.convolutions.filtered_plan import is_worth_filtering, w
 from autojit.codegen.cpu.convolutions.minimal_filtering import MOST_TAPS, filtering, transposed
 from autojit.codegen.target import host_target
 from autojit.compiler import compile
-from autojit.core.dtypes import float32, float64
+from autojit.core.dtypes import DType, bfloat16, float32, float64
 from autojit.core.sizes import named_size
 from autojit.core.types import TensorType
 from autojit.ir import Graph, GraphBuilder
@@ -52,16 +52,16 @@ def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def program(case: tuple[Any, ...], batch: int | None = None) -> Graph:
-    """A convolution and its two derivatives."""
+def program(case: tuple[Any, ...], batch: int | None = None, operand: DType = float32) -> Graph:
+    """A convolution and its two derivatives, with results of float32."""
     images, channels, image, outputs, taps, padding, groups = case
     n = images if batch is None else batch
     places = tuple(e + 2 * p - k + 1 for e, p, k in zip(image, padding, taps, strict=True))
     ones = (1,) * len(image)
     builder = GraphBuilder()
     shapes = ((n, channels, *image), (outputs, channels // groups, *taps), (n, outputs, *places))
-    x, w, y = (builder.input(TensorType(shape, float32)) for shape in shapes)
-    given = ones, padding, ones, groups
+    x, w, y = (builder.input(TensorType(shape, operand)) for shape in shapes)
+    given = ones, padding, ones, groups, None if operand is float32 else float32
     made = (
         *builder.apply(Convolution(places, *given), [x, w]),
         *builder.apply(ConvolutionInput(image, *given), [y, w]),
@@ -143,6 +143,17 @@ def test_every_size_of_registers_gives_the_same(shape: str, vector_bytes: int, a
     with compiling_by(replace(cpu_backend(), target=lambda: narrow)):
         found = compile(graph).executable.run(arrays)
     for one, other in zip(compile(graph).executable.run(arrays), found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("special", [1.0, np.inf], ids=str)
+def test_bfloat16_is_filtered_as_what_it_is_in_float32(special: float, always: None, rng: Any) -> None:
+    shape = SHAPES["groups under other kernels"]
+    arrays = [a.astype(bfloat16.numpy) for a in draw(program(shape), rng)]
+    arrays[0][1, 2, 3, 4] = special
+    found = compile(program(shape, operand=bfloat16)).executable.run(arrays)
+    expected = compile(program(shape)).executable.run([a.astype(np.float32) for a in arrays])
+    for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
 

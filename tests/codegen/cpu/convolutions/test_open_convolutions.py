@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autojit.compiler import compile
-from autojit.core.dtypes import DType, float32, float64, int8, int32
+from autojit.core.dtypes import DType, bfloat16, float32, float64, int8, int32
 from autojit.core.errors import SpecializeSize
 from autojit.core.sizes import named_size
 from autojit.core.types import Shape, TensorType
@@ -42,7 +42,7 @@ def three_ops(choose: random.Random, axes: int) -> list[tuple[Trilinear, Shape, 
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
-@pytest.mark.parametrize("dtype", [float32, float64, int32], ids=lambda d: d.short)
+@pytest.mark.parametrize("dtype", [float32, float64, int32, bfloat16], ids=lambda d: d.short)
 def test_kernels_serve_every_extent(axes: int, dtype: DType) -> None:
     choose, numbers = random.Random(f"{axes}{dtype.short}"), np.random.default_rng(0)
     for op, a, b in three_ops(choose, axes):

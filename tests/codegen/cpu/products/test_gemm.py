@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autojit.codegen.cpu.products.gemm import DEPTH_BLOCK, gemm_module, row_block, scratch_bytes
+from autojit.codegen.cpu.products.blocks import DEPTH_BLOCK, row_block
+from autojit.codegen.cpu.products.gemm import gemm_module, scratch_bytes
 from autojit.codegen.cpu.products.tiles import tile_set
 from autojit.codegen.target import HostTarget
-from autojit.core.dtypes import DType, float32, float64
+from autojit.core.dtypes import DType, bfloat16, float32, float64
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.llvm import assembly
 from autojit.runtime.loader import LoadedObject, load
@@ -36,10 +37,15 @@ def widths() -> list[int]:
 
 @dataclass(frozen=True)
 class Gemm:
-    """The library of one dtype and vector width."""
+    """The library of operands of one dtype, and of one vector width."""
 
     dtype: DType
     code: LoadedObject
+
+    @property
+    def result(self) -> Any:
+        """What C holds, for NumPy: halves are summed in float32."""
+        return np.float32 if self.dtype is bfloat16 else self.dtype.numpy
 
     def call(self, name: str, kinds: str, *values: int) -> None:
         types = [ctypes.c_void_p if kind == "p" else ctypes.c_int64 for kind in kinds]
@@ -78,7 +84,12 @@ def library(dtype: DType, vector_bytes: int) -> Gemm:
     return Gemm(dtype, load(default_cache().object(gemm_module(dtype, target), target)))
 
 
-@pytest.fixture(params=[(d, w) for d in (float32, float64) for w in widths()], ids=lambda p: f"{p[0].short}-{8 * p[1]}")
+LIBRARIES = [(d, w) for d in (float32, float64) for w in widths()]
+if cached_host_target().has_dots:
+    LIBRARIES.append((bfloat16, 64))
+
+
+@pytest.fixture(params=LIBRARIES, ids=lambda p: f"{p[0].short}-{8 * p[1]}")
 def gemm(request: pytest.FixtureRequest) -> Gemm:
     return library(*request.param)
 
@@ -97,14 +108,18 @@ def laid_out(values: Array, layout: str) -> Array:
     return x
 
 
-def random_matrix(rng: np.random.Generator, dtype: DType, rows: int, columns: int, layout: str = "rows") -> Array:
-    return laid_out(rng.standard_normal((rows, columns)).astype(dtype.numpy), layout)
+def random_matrix(
+    rng: np.random.Generator, dtype: DType | type[Any], rows: int, columns: int, layout: str = "rows"
+) -> Array:
+    numpy = dtype.numpy if isinstance(dtype, DType) else dtype
+    return laid_out(rng.standard_normal((rows, columns)).astype(numpy), layout)
 
 
 def tolerance(a: Array, b: Array) -> Array:
     """Rounding bound of a sum of k products, element by element (Higham, Accuracy and Stability, 3.5)."""
     k = a.shape[1]
-    return (k + 2) * np.finfo(a.dtype).eps * (np.abs(a).astype(float) @ np.abs(b).astype(float) + 4)
+    epsilon = np.finfo(a.dtype if a.itemsize > 2 else np.float32).eps
+    return (k + 2) * epsilon * (np.abs(a).astype(float) @ np.abs(b).astype(float) + 4)
 
 
 def assert_product(c: Array, a: Array, b: Array, old: Array | float = 0.0) -> None:
@@ -119,7 +134,7 @@ def test_products_equal_numpys_for_all_small_extents_and_strides(gemm: Gemm, rng
         accumulate = int(rng.integers(2))
         a = random_matrix(rng, gemm.dtype, m, k, a_layout)
         b = random_matrix(rng, gemm.dtype, k, n, b_layout)
-        c = random_matrix(rng, gemm.dtype, m, n, c_layout)
+        c = random_matrix(rng, gemm.result, m, n, c_layout)
         old = c.copy() if accumulate else 0.0
         gemm.multiply(a, b, c, accumulate)
         assert_product(c, a, b, old)
@@ -131,7 +146,7 @@ def test_every_single_row_column_and_step_is_right(gemm: Gemm, rng: np.random.Ge
         for layout in ("rows", "columns"):
             a = random_matrix(rng, gemm.dtype, m, k, layout)
             b = random_matrix(rng, gemm.dtype, k, n, layout)
-            c = random_matrix(rng, gemm.dtype, m, n)
+            c = random_matrix(rng, gemm.result, m, n)
             gemm.multiply(a, b, c)
             assert_product(c, a, b)
 
@@ -154,7 +169,7 @@ def test_products_that_take_several_blocks_equal_numpys(
     m, n, k = shape
     for a_layout, b_layout in (("rows", "rows"), ("columns", "columns"), ("padded rows", "every second")):
         a, b = random_matrix(rng, gemm.dtype, m, k, a_layout), random_matrix(rng, gemm.dtype, k, n, b_layout)
-        c = random_matrix(rng, gemm.dtype, m, n)
+        c = random_matrix(rng, gemm.result, m, n)
         old = c.copy()
         gemm.multiply(a, b, c, accumulate=1)
         assert_product(c, a, b, old)
@@ -163,7 +178,7 @@ def test_products_that_take_several_blocks_equal_numpys(
 def test_an_empty_sum_is_zero_or_leaves_c_alone(gemm: Gemm) -> None:
     a, b = np.empty((5, 0), gemm.dtype.numpy), np.empty((0, 4), gemm.dtype.numpy)
     for layout in LAYOUTS:
-        c = laid_out(np.full((5, 4), -0.0, gemm.dtype.numpy), layout)
+        c = laid_out(np.full((5, 4), -0.0, gemm.result), layout)
         gemm.multiply(a, b, c, accumulate=1)
         assert np.signbit(c).all()
         gemm.multiply(a, b, c, accumulate=0)
@@ -173,7 +188,7 @@ def test_an_empty_sum_is_zero_or_leaves_c_alone(gemm: Gemm) -> None:
 def test_what_c_held_does_not_matter_when_it_is_overwritten(gemm: Gemm, rng: np.random.Generator) -> None:
     for n in (1, 3, 16, 40):
         a, b = random_matrix(rng, gemm.dtype, 9, 6), random_matrix(rng, gemm.dtype, 6, n)
-        c = np.full((9, n), np.nan, gemm.dtype.numpy)
+        c = np.full((9, n), np.nan, gemm.result)
         gemm.multiply(a, b, c)
         assert_product(c, a, b)
 
@@ -181,7 +196,7 @@ def test_what_c_held_does_not_matter_when_it_is_overwritten(gemm: Gemm, rng: np.
 def test_nan_and_infinity_reach_their_row_and_column_only(gemm: Gemm, rng: np.random.Generator) -> None:
     a, b = random_matrix(rng, gemm.dtype, 15, 30), random_matrix(rng, gemm.dtype, 30, 37)
     a[3, 2], b[29, 36] = np.nan, np.inf
-    c = np.empty((15, 37), gemm.dtype.numpy)
+    c = np.empty((15, 37), gemm.result)
     gemm.multiply(a, b, c)
     touched = np.zeros(c.shape, bool)
     touched[3], touched[:, 36] = True, True
@@ -203,7 +218,7 @@ def test_bits_do_not_depend_on_how_rows_are_cut(
     m, n, k = shape
     a = random_matrix(rng, gemm.dtype, m, k, layouts[0])
     b = random_matrix(rng, gemm.dtype, k, n, layouts[1])
-    start = random_matrix(rng, gemm.dtype, m, n)
+    start = random_matrix(rng, gemm.result, m, n)
     for accumulate in (0, 1):
         whole, cut = (laid_out(start, layouts[2]) for _ in range(2))
         gemm.multiply(a, b, whole, accumulate)
@@ -215,7 +230,7 @@ def test_bits_do_not_depend_on_how_rows_are_cut(
 def test_bits_do_not_depend_on_single_rows(gemm: Gemm, rng: np.random.Generator) -> None:
     for n, layout in ((1, "rows"), (1, "columns"), (300, "rows"), (37, "columns")):
         a, b = random_matrix(rng, gemm.dtype, 13, 600, layout), random_matrix(rng, gemm.dtype, 600, n, layout)
-        whole, single = (np.empty((13, n), gemm.dtype.numpy) for _ in range(2))
+        whole, single = (np.empty((13, n), gemm.result) for _ in range(2))
         gemm.multiply(a, b, whole)
         for row in range(13):
             gemm.multiply(a[row : row + 1], b, single[row : row + 1])
@@ -242,13 +257,14 @@ class Fence:
 
 
 def test_nothing_beyond_the_operands_is_touched(gemm: Gemm, rng: np.random.Generator) -> None:
-    fence = [Fence(60 * 60 * gemm.dtype.size_bytes) for _ in range(3)]
+    fence = [Fence(60 * 60 * 8) for _ in range(3)]
     for _ in range(60):
         m, n, k = (int(extent) for extent in rng.integers(1, 50, 3))
         turned = rng.integers(0, 2, 3)
         operands = []
-        for place_, turn, (rows, columns) in zip(fence, turned, ((m, k), (k, n), (m, n)), strict=True):
-            values = random_matrix(rng, gemm.dtype, *((columns, rows) if turn else (rows, columns)))
+        kinds = gemm.dtype, gemm.dtype, gemm.result
+        for kind, place_, turn, (rows, columns) in zip(kinds, fence, turned, ((m, k), (k, n), (m, n)), strict=True):
+            values = random_matrix(rng, kind, *((columns, rows) if turn else (rows, columns)))
             operands.append(place_.array(values).T if turn else place_.array(values))
         a, b, c = operands
         old = c.copy()
@@ -260,7 +276,7 @@ def test_only_the_elements_of_c_are_written(gemm: Gemm, rng: np.random.Generator
     for layout in ("padded rows", "every second"):
         for n in (1, 5, 16, 29, 48):
             a, b = random_matrix(rng, gemm.dtype, 14, 9), random_matrix(rng, gemm.dtype, 9, n)
-            room = np.full((31, 2 * n + 3), 7.0, gemm.dtype.numpy)
+            room = np.full((31, 2 * n + 3), 7.0, gemm.result)
             c = room[1:15, 1 : n + 1] if layout == "padded rows" else room[1:29:2, 1 : 2 * n + 1 : 2]
             gemm.multiply(a, b, c)
             assert_product(c, a, b)

@@ -7,9 +7,12 @@ transposed in registers.
 
 from __future__ import annotations
 
-from autojit.codegen.cpu.convolutions.packing import Lanes
+from dataclasses import replace
+
+from autojit.codegen.cpu.convolutions.movers import Lanes
 from autojit.codegen.cpu.vector_text import INTERNAL, VectorModule, VectorText
 from autojit.codegen.module_text import Signature
+from autojit.core.dtypes import DType
 
 QUAD = 4
 """Lanes of 16 bytes: shuffles inside of them cost least."""
@@ -24,16 +27,17 @@ UNPACK = Signature("unpack_block", "ptr block, i64 count, ptr planes, i64 stride
 """The inverse, for the planes that there are. ``products``, a vector, adds up zero times all that was written."""
 
 
-def write_pack_block(module: VectorModule, lanes: Lanes) -> None:
-    """Add `PACK`."""
+def write_pack_block(module: VectorModule, lanes: Lanes, operand: DType) -> None:
+    """Add `PACK`, for planes of the dtype of the block, or of bfloat16."""
+    seen = replace(lanes, dtype=operand)
     text = VectorText(module, PACK, linkage="internal", attributes=INTERNAL)
     with text.loop(0, "%count", lanes.lanes) as first:
         mask = text.mask_below(lanes, text.sub("%count", first))
-        start = text.at("%planes", text.mul(first, lanes.dtype.size_bytes))
+        start = text.at("%planes", text.mul(first, operand.size_bytes))
         rows = []
         for lane in range(lanes.lanes):
             plane = text.at(start, text.mul(text.least("%last", lane), "%stride"))
-            rows.append(text.masked_load(lanes, plane, mask))
+            rows.append(lanes.widened(text, text.masked_load(seen, plane, mask), seen))
         _store_square(text, lanes, transposed(text, lanes, rows), text.at("%block", text.mul(first, lanes.size_bytes)))
     text.finish()
 

@@ -35,7 +35,8 @@ from autojit.codegen.cpu.convolutions.filtered_plan import (
     part_of,
     register_tile,
 )
-from autojit.codegen.cpu.convolutions.packing import Lanes, divide, offset
+from autojit.codegen.cpu.convolutions.movers import Lanes
+from autojit.codegen.cpu.convolutions.packing import divide, offset
 from autojit.codegen.cpu.convolutions.tile_places import BlockOfTiles, Places, Span
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.machine import aligned
@@ -61,7 +62,7 @@ class FilteredPrinter:
 
     def __init__(self, window: Window, is_transposed: bool, target: HostTarget) -> None:
         self.window, self.is_transposed = window, is_transposed
-        self.size = float32.size_bytes
+        self.size, self.operand_bytes = float32.size_bytes, window.operand.size_bytes
         self.lanes = lanes = Lanes(float32, target.vector_bytes // self.size)
         self.vector = lanes.size_bytes
         taps = window.taps
@@ -80,8 +81,8 @@ class FilteredPrinter:
         self.sums = Stack(points, rows, self.block_lanes, self.size)
         self.products = Products(lanes, self.seen, False, self.weights, self.sums, height, width)
         forms = (lanes, window.image, window.seen, window.made, window.padding, self.blocks)
-        self.seen_places = Places("seen", *forms)
-        self.made_places = Places("made", lanes, window.result, window.made, window.made, (0, 0), self.blocks)
+        self.seen_places = Places("seen", *forms, window.operand)
+        self.made_places = Places("made", lanes, window.result, window.made, window.made, (0, 0), self.blocks, float32)
         self.keeps = self.step_blocks == 1 or self.step_blocks * self.weights.size_bytes <= KEPT_BYTES
         self.module = VectorModule(is_written_out=True)
         self._plan_units()
@@ -123,7 +124,7 @@ class FilteredPrinter:
         kernel = self._kernel()
         module, lanes, window = self.module, self.lanes, self.window
         height, width = window.forms
-        write_pack_block(module, lanes)
+        write_pack_block(module, lanes, window.operand)
         write_unpack_block(module, lanes)
         self.seen_places.write(module)
         self.made_places.write(module)
@@ -164,9 +165,8 @@ class FilteredPrinter:
         first_lane = text.mul(block, self.block_lanes)
         lanes = text.least(text.sub(window.lanes, first_lane), self.block_lanes)
         per_group = window.lanes * window.steps * window.taps
-        weight = text.at(
-            self.weight, text.mul(offset(text, [(group, per_group), (first_lane, self.lane_stride)]), self.size)
-        )
+        start = offset(text, [(group, per_group), (first_lane, self.lane_stride)])
+        weight = text.at(self.weight, text.mul(start, self.operand_bytes))
         if self.keeps:
             with text.loop(0, self.step_blocks) as number:
                 self._transform_weights(text, weight, number, lanes, self._weights_at(text, number))
@@ -186,7 +186,7 @@ class FilteredPrinter:
 
     def _transform_weights(self, text: VectorText, weight: str, number: str, lanes: str, to: str) -> None:
         first, count = self._steps(text, number)
-        weight = text.at(weight, text.mul(first, self.step_stride * self.size))
+        weight = text.at(weight, text.mul(first, self.step_stride * self.operand_bytes))
         with text.loop(0, lanes, self.lanes.lanes) as lane:
             self._pack_weights(text, weight, lane, lanes, count)
             column = text.at(to, text.mul(lane, self.size))
@@ -197,7 +197,7 @@ class FilteredPrinter:
 
     def _pack_weights(self, text: VectorText, weight: str, lane: str, lanes: str, count: str) -> None:
         last = text.sub(text.sub(lanes, lane), 1)
-        source = text.at(weight, text.mul(lane, self.lane_stride * self.size))
+        source = text.at(weight, text.mul(lane, self.lane_stride * self.operand_bytes))
         text.call(WEIGHTS, source, count, last, self.at["weight"])
 
     def _block(self, text: VectorText, number: str, group: str, lanes: tuple[str, str, str]) -> None:
@@ -266,24 +266,25 @@ class FilteredPrinter:
         """Once more the places of some rows, for a vector of channels."""
         window = self.window
         image, group, weight, count = which
-        plane = window.image[0] * window.image[1] * self.size
+        plane = window.image[0] * window.image[1] * self.operand_bytes
         channel = offset(text, [(image, window.groups * window.steps), (group, window.steps)])
         source = text.at(self.image, text.mul(channel, plane))
         text.fill_bytes(block, 0, text.mul(self.made_places.count(text, made), self.vector))
         with text.loop(0, self.step_blocks) as number:
             first, steps = self._steps(text, number)
-            self._pack_weights(text, text.at(weight, text.mul(first, self.step_stride * self.size)), lane, count, steps)
+            taps = text.at(weight, text.mul(first, self.step_stride * self.operand_bytes))
+            self._pack_weights(text, taps, lane, count, steps)
             planes = text.at(source, text.mul(first, plane))
             text.call(PLAINLY, planes, self.at["weight"], steps, made.low, made.high, block)
 
     def _write_weights(self, text: VectorText) -> None:
         """Pack the taps of a vector of result channels, of channels that follow each other."""
-        taps, stride = self.window.taps, self.lane_stride * self.size
+        taps, stride = self.window.taps, self.lane_stride * self.operand_bytes
         if not self.is_transposed:
             text.call(PACK, "%weight", stride, "%last", text.mul("%count", taps), "%block")
             return
         with text.loop(0, "%count") as step:
-            source = text.at("%weight", text.mul(step, self.step_stride * self.size))
+            source = text.at("%weight", text.mul(step, self.step_stride * self.operand_bytes))
             to = text.at("%block", text.mul(step, taps * self.vector))
             text.call(PACK, source, stride, "%last", taps, to)
 
@@ -297,14 +298,14 @@ class FilteredPrinter:
         ):
             place = offset(text, [(text.sub(row, "%low"), window.result[1]), (column, 1)])
             to = text.at("%block", text.mul(place, self.vector))
-            plane = text.at("%image", text.mul(step, height * width * self.size))
+            plane = text.at("%image", text.mul(step, height * width * self.operand_bytes))
             taps = text.at("%weight", text.mul(step, window.taps * self.vector))
             with text.loop(0, window.kernel[0]) as k, text.loop(0, window.kernel[1]) as m:
                 y = text.sub(text.add(row, k), window.padding[0])
                 x = text.sub(text.add(column, m), window.padding[1])
                 inside = text.both(text.test("ult", y, height), text.test("ult", x, width))
-                seen = text.at(plane, text.mul(offset(text, [(y, width), (x, 1)]), self.size))
-                value = text.load(lanes.element, text.choose(inside, seen, "@outside", "ptr"))
+                seen = text.at(plane, text.mul(offset(text, [(y, width), (x, 1)]), self.operand_bytes))
+                value = lanes.load_one(text, text.choose(inside, seen, "@outside", "ptr"), window.operand)
                 number = offset(text, [(k, window.kernel[1]), (m, 1)])
                 tap = text.sub(window.taps - 1, number) if self.is_transposed else number
                 assert isinstance(tap, str)

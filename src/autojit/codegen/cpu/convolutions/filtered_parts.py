@@ -13,7 +13,7 @@ from __future__ import annotations
 from math import prod
 
 from autojit.codegen.cpu.convolutions.minimal_filtering import Matrix
-from autojit.codegen.cpu.convolutions.packing import Lanes
+from autojit.codegen.cpu.convolutions.movers import Lanes
 from autojit.codegen.cpu.convolutions.transforms import two_sided
 from autojit.codegen.cpu.vector_text import INTERNAL, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State

@@ -7,7 +7,7 @@ from math import prod
 
 from autojit.codegen.cpu.convolutions.minimal_filtering import MOST_TAPS, Filtering, filtering
 from autojit.codegen.target import HostTarget
-from autojit.core.dtypes import float32
+from autojit.core.dtypes import DType, bfloat16, float32
 from autojit.core.records import record
 from autojit.core.sizes import is_symbolic, size_max, typical
 from autojit.core.types import Shape
@@ -52,6 +52,7 @@ class Window:
         result: extents.
         kernel: taps per axis.
         padding: zeros before the image; may be negative.
+        operand: float32, or bfloat16, which is computed in float32.
     """
 
     images: int
@@ -62,6 +63,7 @@ class Window:
     result: Shape
     kernel: Shape
     padding: tuple[int, ...]
+    operand: DType
 
     @property
     def taps(self) -> int:
@@ -102,7 +104,8 @@ def window_of(node: Node) -> Window | None:
     types = dict(zip(op.roles, (v.type for v in (*node.inputs, *node.outputs)), strict=True))
     x, w, y = types["x"].shape, types["w"].shape, types["y"].shape
     fixed = (*x[1:], *w, *y[1:])
-    if types["x"].dtype is not float32 or len(w) > 4 or any(map(is_symbolic, fixed)) or 0 in fixed or x[0] == 0:
+    is_float32 = node.outputs[0].type.dtype is float32
+    if not is_float32 or len(w) > 4 or any(map(is_symbolic, fixed)) or 0 in fixed or x[0] == 0:
         return None
     kernel = _two(w[2:], 1)
     if {*op.stride, *op.dilation} != {1} or max(kernel) > MOST_TAPS or max(kernel) == 1:
@@ -112,7 +115,7 @@ def window_of(node: Node) -> Window | None:
     if isinstance(op, ConvolutionInput):
         image, result, steps, lanes = result, image, lanes, steps
         padding = tuple(k - 1 - p for k, p in zip(kernel, padding, strict=True))
-    return Window(x[0], op.groups, steps, lanes, image, result, kernel, padding)
+    return Window(x[0], op.groups, steps, lanes, image, result, kernel, padding, node.inputs[0].type.dtype)
 
 
 def _two(values: Sequence[int], fill: int) -> Shape:
@@ -127,13 +130,16 @@ def is_worth_filtering(window: Window, *, by_weight: bool) -> bool:
         return False
     places = typical(window.images) * prod(window.result)
     plain = 1.1 * places * window.taps * window.steps * window.lanes / LANES
+    if window.operand is bfloat16:  # two products at a time
+        plain /= 2
     plain += SUM_CYCLES * window.taps * window.steps * window.lanes if by_weight else 0
     blocks = -(-window.lanes // LANES)
     products = 1.15 * tiles * window.steps * blocks
     seen_again = -(-window.lanes // CHANNELS)
     transforms = TILE_CYCLES * tiles * (-(-window.steps // LANES) * seen_again + blocks)
     filtered = prod(window.seen) * (products + transforms + WEIGHT_CYCLES * blocks * window.steps)
-    return filtered < WORTH * plain and window.groups * (plain - filtered) > LEAST_CYCLES
+    worth = 1.0 if window.operand is bfloat16 else WORTH  # casts are fused with transforms
+    return filtered < worth * plain and window.groups * (plain - filtered) > LEAST_CYCLES
 
 
 @record

@@ -30,7 +30,8 @@ from autojit.codegen.cpu.convolutions.filtered_plan import (
     register_tile,
 )
 from autojit.codegen.cpu.convolutions.minimal_filtering import transposed
-from autojit.codegen.cpu.convolutions.packing import Lanes, divide, offset
+from autojit.codegen.cpu.convolutions.movers import Lanes
+from autojit.codegen.cpu.convolutions.packing import divide, offset
 from autojit.codegen.cpu.convolutions.tile_places import BlockOfTiles, Places
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.machine import aligned
@@ -58,8 +59,9 @@ class FilteredWeightPrinter:
         self.sums = Stack(points, -(-self.block_steps // height) * height, self.block_lanes, self.size)
         self.products = Products(lanes, self.seen, True, self.made, self.sums, height, width)
         forms = (lanes, window.image, window.seen, window.made, window.padding, self.blocks)
-        self.seen_places = Places("seen", *forms)
-        self.made_places = Places("made", lanes, window.result, window.made, window.made, (0, 0), self.blocks)
+        self.seen_places = Places("seen", *forms, window.operand)
+        made = window.result, window.made, window.made, (0, 0), self.blocks, window.operand
+        self.made_places = Places("made", lanes, *made)
         self.module = VectorModule(is_written_out=True)
         self._plan_units()
         self._plan_scratch()
@@ -102,7 +104,7 @@ class FilteredWeightPrinter:
         kernel = self._kernel()
         module, lanes = self.module, self.lanes
         height, width = self.window.forms
-        write_pack_block(module, lanes)
+        write_pack_block(module, lanes, self.window.operand)
         write_unpack_block(module, lanes)
         self.seen_places.write(module)
         self.made_places.write(module)

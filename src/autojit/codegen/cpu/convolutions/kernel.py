@@ -16,6 +16,7 @@ Reading order: ``print_convolution``, ``_Printer._unit``, ``_tile_function``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import product
 from math import prod
@@ -25,14 +26,15 @@ from autojit.codegen.cpu.convolutions.filtered import FilteredPrinter
 from autojit.codegen.cpu.convolutions.filtered_plan import Window, is_worth_filtering, window_of
 from autojit.codegen.cpu.convolutions.filtered_weight import FilteredWeightPrinter
 from autojit.codegen.cpu.convolutions.layout import Layout, Phase, forward_layout, transposed_layout
+from autojit.codegen.cpu.convolutions.movers import Lanes
 from autojit.codegen.cpu.convolutions.packing import (
     VECTOR_BYTES,
-    Lanes,
     divide,
     offset,
     pack_signature,
     write_pack,
 )  # fmt: skip
+from autojit.codegen.cpu.convolutions.paired_weights import PAIR_WEIGHTS, PairedWeights
 from autojit.codegen.cpu.convolutions.tiles import Registers, best_cut
 from autojit.codegen.cpu.convolutions.weight_kernel import print_convolution_weight
 from autojit.codegen.cpu.kernel_text import KernelText
@@ -83,7 +85,8 @@ def print_convolution(node: Node, target: HostTarget) -> KernelText:
         return write(window, node.op.roles, target)
     if by_weight:
         return print_convolution_weight(node, target)
-    return _Printer(node, Registers.of(target)).print()
+    of_pairs = node.inputs[0].type.dtype is not node.outputs[0].type.dtype
+    return _Printer(node, Registers.of(target, of_pairs=of_pairs)).print()
 
 
 def _filtered(window: Window, roles: str, target: HostTarget) -> KernelText:
@@ -104,12 +107,13 @@ class _Printer:
         op = node.op
         assert isinstance(op, Convolution | ConvolutionInput)
         image, weight = (v.type for v in node.inputs)
-        self.dtype = image.dtype
+        self.dtype, self.operand = node.outputs[0].type.dtype, image.dtype
         self.size = self.dtype.size_bytes
-        self.lanes = Lanes(self.dtype, VECTOR_BYTES // self.size)
+        self.lanes = Lanes(self.dtype, VECTOR_BYTES // self.size, registers.of_pairs)
         self.groups = op.groups
         self.images = image.shape[0]
-        self.channels = image.shape[1] // op.groups
+        self.all_channels = image.shape[1] // op.groups
+        self.channels = -(-self.all_channels // 2) if self.lanes.of_pairs else self.all_channels
         self.rows = node.outputs[0].type.shape[1] // op.groups
         kernel = weight.shape[2:]
         taps, row_bytes = prod(kernel), max(self.channels, 1) * self.size
@@ -129,6 +133,10 @@ class _Printer:
         self.layout, self.tiling, self.together = self.cut.layout, self.cut.tiling, registers.together
         self.places = prod(self.layout.result)
         self.module, self.is_open = VectorModule(), self.layout.is_open
+        self.pairs = None
+        if self.lanes.of_pairs:
+            lines = (self.groups * self.rows, taps) if isinstance(op, Convolution) else (self.groups, self.rows * taps)
+            self.pairs = PairedWeights(*lines, self.all_channels)
         self._plan_taps()
         self._plan_units(taps)
         self._plan_scratch()
@@ -145,7 +153,7 @@ class _Printer:
     def _vectors(self, grains: int) -> list[Lanes]:
         """The vectors of this many grains, from left to right."""
         whole, half = divmod(grains, self.together)
-        wide = Lanes(self.dtype, self.together * self.lanes.lanes)
+        wide = replace(self.lanes, lanes=self.together * self.lanes.lanes)
         return [wide] * whole + [self.lanes] * half
 
     def _plan_units(self, taps: int) -> None:
@@ -155,7 +163,8 @@ class _Printer:
         self.estimate = 1000.0 + typical(self.images) * image_ns
         outer = self.images * self.groups * self.layout.bands
         image_ps = round(1000 * per_place) * places + 300 * self.places if self.is_open else round(1000 * image_ns)
-        wanted = wanted_chunks(self.estimate, self.images * image_ps, MAX_CHUNKS)
+        most = MAX_CHUNKS if self.pairs is None else self.pairs.most_chunks(self.estimate, MAX_CHUNKS)
+        wanted = wanted_chunks(self.estimate, self.images * image_ps, most)
         tiles = -(-self.rows // self.tiling.height) if self.rows else 1
         blocks = min(tiles, max(1, typical(wanted) // max(typical(outer), 1)))
         self.block_rows = -(-tiles // blocks) * self.tiling.height
@@ -168,6 +177,8 @@ class _Printer:
         idle = self.cut.padded
         self.packed_bytes = aligned((self.channels * self.layout.plane + idle + self.layout.reach) * self.size)
         self.staged_bytes = aligned(self.tiling.height * idle * self.size)
+        self.weight_bytes = 0 if self.pairs is None else aligned(self.pairs.size_bytes)
+        self.scratch_bytes = self.packed_bytes + self.staged_bytes + self.weight_bytes
 
     def print(self) -> KernelText:
         shapes = list(product(self.tiling.heights, self.tiling.widths))
@@ -179,16 +190,21 @@ class _Printer:
                 self._tile_function(height, grains, number, phase)
         for number, phase in enumerate(() if self.is_open else self.layout.phases):
             self._write_table(number, phase)
-        scratch = self.packed_bytes + self.staged_bytes
-        return kernel.kernel_text(self.chunks, self.estimate, scratch_bytes=scratch)
+        if self.pairs is not None:
+            self.pairs.write(self.module)
+        return kernel.kernel_text(self.chunks, self.estimate, scratch_bytes=self.scratch_bytes)
 
     # -- the kernel
 
     def _kernel(self) -> VectorKernel:
         text = VectorKernel(self.module, "kernel")
         self.image, self.weight, self.result, scratch = text.pointers([0] * 4)
-        self.packed = text.at(scratch, text.mul("%worker", self.packed_bytes + self.staged_bytes))
+        self.packed = text.at(scratch, text.mul("%worker", self.scratch_bytes))
         self.staged = text.at(self.packed, self.packed_bytes)
+        if self.pairs is not None and not self.pairs.is_there:
+            to = text.at(self.staged, self.staged_bytes)
+            text.call(PAIR_WEIGHTS, self.weight, to)
+            self.weight = to
         with text.loop(*text.chunk_bounds(self.units_per_chunk, self.units)) as unit:
             self._unit(text, unit)
         text.finish()
@@ -201,8 +217,9 @@ class _Printer:
         axis = layout.band_axis
         start = text.least(text.mul(band, layout.band[axis]), layout.places[axis] - layout.band[axis])
         text.fill_bytes(self.packed, 0, self.packed_bytes)
-        source = text.at(self.image, text.mul(image, self.channels * prod(layout.image) * self.size))
-        text.call(pack_signature(layout), self.channels, source, start, self.packed)
+        image_bytes = self.all_channels * prod(layout.image) * self.operand.size_bytes
+        source = text.at(self.image, text.mul(image, image_bytes))
+        text.call(pack_signature(layout), self.all_channels, source, start, self.packed)
         _, group = divide(text, image, self.groups)
         result = text.at(self.result, text.mul(image, self.rows * self.places * self.size))
         weight = text.at(self.weight, text.mul(group, self.weights_per_group * self.size))

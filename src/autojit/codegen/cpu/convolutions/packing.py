@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from math import prod
 
 from autojit.codegen.cpu.convolutions.layout import Layout
-from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
+from autojit.codegen.cpu.convolutions.movers import Elements, Lanes, Mover, Pairs, pieces
+from autojit.codegen.cpu.vector_text import INTERNAL, VectorText
 from autojit.codegen.function_text import Operand
 from autojit.codegen.module_text import ModuleText, Signature
-from autojit.codegen.scalar import memory_type, suffix
-from autojit.core.records import record
 from autojit.core.sizes import is_symbolic
 
 VECTOR_BYTES = 32
@@ -18,44 +17,6 @@ VECTOR_BYTES = 32
 
 MOST_COPIES = 16
 """Copies of a row that are written out one by one: wider kernels are rare. No measurement is recorded."""
-
-
-@record
-class Lanes(Vector):
-    """``<lanes x element>`` of any real dtype."""
-
-    @property
-    def element(self) -> str:
-        return memory_type(self.dtype)
-
-    @property
-    def suffix(self) -> str:
-        return f"v{self.lanes}{suffix(self.dtype)}"
-
-    @property
-    def zero(self) -> str:
-        """The literal of one element."""
-        return "0.0" if self.dtype.kind == "float" else "0"
-
-    def multiply_add(self, text: VectorText, a: str, b: str, total: str) -> str:
-        """``a * b + total``, fused where the machine has the instruction."""
-        v = self.text
-        if self.dtype.kind == "float":
-            return text.value(f"call {v} @llvm.fmuladd.{self.suffix}({v} {a}, {v} {b}, {v} {total})")
-        return text.binary("add", total, text.binary("mul", a, b, v), v)
-
-    def sum(self, text: VectorText, value: str) -> str:
-        """The sum of all lanes, in pairs."""
-        if self.dtype.kind == "float":
-            return text.value(
-                f"call reassoc {self.element} @llvm.vector.reduce.fadd.{self.suffix}({self.element} 0.0, "
-                f"{self.text} {value})"
-            )
-        return text.value(f"call {self.element} @llvm.vector.reduce.add.{self.suffix}({self.text} {value})")
-
-    def add(self, text: VectorText, a: str, b: str) -> str:
-        """The sum of two elements."""
-        return text.binary("fadd" if self.dtype.kind == "float" else "add", a, b, self.element)
 
 
 def offset(text: VectorText, terms: Sequence[tuple[Operand, int]], constant: int = 0) -> Operand:
@@ -77,7 +38,8 @@ def divide(text: VectorText, value: str, divisor: int) -> tuple[str, str]:
 def pack_signature(layout: Layout) -> Signature:
     """What `write_pack` writes: pack channels that follow each other, for the band at ``start``.
 
-    The target was cleared before: what is outside of the image is left alone.
+    The target was cleared before: what is outside of the image is left alone. ``channels`` counts those of the image,
+    of which two make one that is packed where there are pairs.
     """
     parameters = "i64 channels, ptr image, i64 start, ptr packed"
     return Signature("pack", parameters, takes_sizes=layout.is_open)
@@ -90,8 +52,10 @@ def write_pack(module: ModuleText, layout: Layout, lanes: Lanes) -> None:
     size = lanes.dtype.size_bytes
     (_, rows, columns), (_, parts_h, parts_w) = layout.packed, layout.parts
     whole = prod(layout.packed)
+    plane = prod(layout.image)
+    channels = text.quotient(text.add("%channels", 1), 2) if lanes.of_pairs else "%channels"
     with (
-        text.loop(0, "%channels") as channel,
+        text.loop(0, channels) as channel,
         text.loop(0, layout.parts[0]) as f,
         text.loop(0, parts_h) as g,
         text.loop(0, layout.packed[0]) as qd,
@@ -102,32 +66,42 @@ def write_pack(module: ModuleText, layout: Layout, lanes: Lanes) -> None:
             phases = [(f, parts_h * parts_w * whole), (g, parts_w * whole)]
             target = offset(text, [(channel, layout.plane), *phases, (qd, rows * columns), (qh, columns)])
             image_row = layout.image[2]
-            lines = [(channel, prod(layout.image)), (depth, layout.image[1] * image_row), (row, image_row)]
+            first = text.mul(channel, 2) if lanes.of_pairs else channel
+            lines = [(first, plane), (depth, layout.image[1] * image_row), (row, image_row)]
             to = text.at("%packed", text.mul(target, size))
-            source = text.at("%image", text.mul(offset(text, lines), size))
+            mover: Mover = Elements(text, lanes)
+            if lanes.of_pairs:
+                mover = Pairs(text, plane, text.test("slt", text.add(first, 1), "%channels"))
+            source = text.at("%image", text.mul(offset(text, lines), mover.source_bytes))
             if copies_whole_rows(layout):
                 for part in range(parts_w):
-                    _copy_row(text, layout, size, (text.at(to, part * whole * size), source), part * layout.apart)
+                    _copy_row(mover, layout, (text.at(to, part * whole * size), source), part * layout.apart)
             else:
                 with text.loop(0, parts_w) as h:
-                    first = h if layout.apart == 1 else text.mul(h, layout.apart)
-                    _pack_row(text, layout, lanes, (text.at(to, text.mul(h, whole * size)), source), first, start[2])
+                    phase = h if layout.apart == 1 else text.mul(h, layout.apart)
+                    _pack_row(text, layout, mover, (text.at(to, text.mul(h, whole * size)), source), phase, start[2])
     text.finish()
 
 
 def copies_whole_rows(layout: Layout) -> bool:
-    """Whether what is packed of a row is one piece of it, of a size that is known."""
+    """Whether what is packed of a row is one piece of it, or every second element of one, of a size that is known."""
     is_open = is_symbolic(layout.packed[2]) or is_symbolic(layout.image[2])
-    return layout.step[2] == 1 and layout.band_axis != 2 and not is_open and layout.parts[2] <= MOST_COPIES
+    return layout.step[2] <= 2 and layout.band_axis != 2 and not is_open and layout.parts[2] <= MOST_COPIES
 
 
-def _copy_row(text: VectorText, layout: Layout, size: int, places: tuple[str, str], phase: int) -> None:
+def _copy_row(mover: Mover, layout: Layout, places: tuple[str, str], phase: int) -> None:
     """The elements of a row that are inside the image, whose packed places begin at ``phase`` of the padded one."""
     to, source = places
-    low, extent, columns = layout.low[2] - phase, layout.image[2], layout.packed[2]
-    first, last = min(max(low, 0), columns), max(0, min(columns, extent + low))
-    if first < last:
-        text.copy_bytes(text.at(to, first * size), text.at(source, (first - low) * size), (last - first) * size)
+    low, extent, columns, step = layout.low[2] - phase, layout.image[2], layout.packed[2], layout.step[2]
+    first, last = min(max(-(-low // step), 0), columns), max(0, min(columns, -(-(extent + low) // step)))
+    if first >= last:
+        return
+    if step == 1:
+        mover.row(mover.to(to, first), mover.source(source, first - low), last - first)
+        return
+    for place, lanes in pieces(last - first, mover.lanes):
+        from_ = mover.source(source, 2 * (first + place) - low)
+        mover.every_second(mover.to(to, first + place), from_, lanes)
 
 
 def _source(text: VectorText, layout: Layout, axis: int, q: str, start: Operand, phase: str) -> str:
@@ -140,10 +114,10 @@ def _inside(text: VectorText, position: str, extent: int) -> str:
 
 
 def _pack_row(
-    text: VectorText, layout: Layout, lanes: Lanes, places: tuple[str, str], phase: str, start: Operand
+    text: VectorText, layout: Layout, mover: Mover, places: tuple[str, str], phase: str, start: Operand
 ) -> None:
     """The elements of a row that are inside the image."""
-    size, step, low = lanes.dtype.size_bytes, layout.step[2], layout.low[2]
+    step, low = layout.step[2], layout.low[2]
     extent, columns = layout.image[2], layout.packed[2]
     to, source = places
     begin, end = (_first_at(text, n, phase, step, start) for n in (low, extent + low))
@@ -151,12 +125,19 @@ def _pack_row(
     last_q = text.least(end, columns)
     if step == 1:
         count = text.most(text.sub(last_q, first_q), 0)
-        from_ = text.at(source, text.mul(text.sub(text.add(text.add(first_q, start), phase), low), size))
-        text.copy_bytes(text.at(to, text.mul(first_q, size)), from_, text.mul(count, size))
+        from_ = mover.source(source, text.sub(text.add(text.add(first_q, start), phase), low))
+        mover.row(mover.to(to, first_q), from_, count)
         return
-    with text.loop(first_q, last_q) as q:
-        from_ = text.at(source, text.mul(_source(text, layout, 2, q, start, phase), size))
-        text.store(lanes.element, text.load(lanes.element, from_), text.at(to, text.mul(q, size)))
+    rest = first_q
+    if step == 2:
+        count = text.binary("and", text.most(text.sub(last_q, first_q), 0), -mover.lanes)
+        rest = text.add(first_q, count)
+        with text.loop(first_q, rest, mover.lanes) as q:
+            from_ = mover.source(source, _source(text, layout, 2, q, start, phase))
+            mover.every_second(mover.to(to, q), from_, mover.lanes)
+    with text.loop(rest, last_q) as q:
+        from_ = mover.source(source, _source(text, layout, 2, q, start, phase))
+        mover.one((to, q), from_)
 
 
 def _first_at(text: VectorText, position: int, phase: str, step: int, start: Operand) -> str:

@@ -12,9 +12,11 @@ from autojit.codegen.cpu.convolutions.filtered_parts import (
     write_offsets,
 )
 from autojit.codegen.cpu.convolutions.filtered_plan import Blocks
-from autojit.codegen.cpu.convolutions.packing import Lanes, divide, offset
+from autojit.codegen.cpu.convolutions.movers import Lanes
+from autojit.codegen.cpu.convolutions.packing import divide, offset
 from autojit.codegen.cpu.vector_text import VectorModule, VectorText
 from autojit.codegen.function_text import Operand
+from autojit.core.dtypes import DType
 from autojit.core.records import record
 from autojit.core.types import Shape
 
@@ -40,6 +42,7 @@ class Places:
         step: from a tile to the next.
         padding: zeros before the image.
         blocks: how tiles are cut.
+        operand: the dtype of the images.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Places:
     step: tuple[int, int]
     padding: tuple[int, ...]
     blocks: Blocks
+    operand: DType
 
     @property
     def plane(self) -> int:
@@ -97,7 +101,7 @@ class Places:
         """Where the rows of a span begin in a plane: (number, of so many planes)."""
         terms = [(number, planes * self.plane) for number, planes in channel]
         start = offset(text, [*terms, (span.low, self.extents[1])])
-        return text.at(base, text.mul(start, self.lanes.dtype.size_bytes))
+        return text.at(base, text.mul(start, self.operand.size_bytes))
 
     def read(
         self, text: VectorText, source: tuple[str, str, Span], tiles: str, where: tuple[str, str, str], stack: Stack
@@ -112,7 +116,7 @@ class Places:
         """
         planes, count, span = source
         table, block, row = where
-        size, plane_bytes = self.lanes.dtype.size_bytes, self.plane * self.lanes.dtype.size_bytes
+        size, plane_bytes = self.lanes.dtype.size_bytes, self.plane * self.operand.size_bytes
         places = self.count(text, span)
         with text.loop(0, count, self.lanes.lanes) as lane:
             first = text.at(planes, text.mul(lane, plane_bytes))

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from autojit.codegen.cpu.convolutions.minimal_filtering import Matrix, transposed
-from autojit.codegen.cpu.convolutions.packing import Lanes
+from autojit.codegen.cpu.convolutions.movers import Lanes
 from autojit.codegen.cpu.vector_text import VectorText
 
 Term = tuple[Fraction, str]

@@ -23,9 +23,9 @@ from math import prod
 
 from autojit.codegen.cpu.chunks import CHUNK_NS
 from autojit.codegen.cpu.convolutions.layout import Layout, forward_layout
+from autojit.codegen.cpu.convolutions.movers import Lanes
 from autojit.codegen.cpu.convolutions.packing import (
     VECTOR_BYTES,
-    Lanes,
     divide,
     offset,
     pack_signature,
@@ -38,6 +38,7 @@ from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule
 from autojit.codegen.function_text import Operand, State
 from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
+from autojit.core.dtypes import bfloat16, float32
 from autojit.core.sizes import is_symbolic, size_max, size_min, typical
 from autojit.ir.graph import Node
 from autojit.ops.convolution import ConvolutionWeight
@@ -64,6 +65,7 @@ _PARAMETERS = {
 
 MAX_CHUNKS = 16
 MULTIPLY_NS = {4: 0.012, 8: 0.024}  # as in `kernel`
+PAIR_NS = 0.006  # of bfloat16, two at a time
 
 
 def print_convolution_weight(node: Node, target: HostTarget) -> KernelText:
@@ -78,12 +80,16 @@ class _Printer:
         image, output = (v.type for v in node.inputs)
         self.dtype = image.dtype
         self.size = self.dtype.size_bytes
-        self.lanes = Lanes(self.dtype, VECTOR_BYTES // self.size)
+        self.lanes = self.sums = Lanes(self.dtype, VECTOR_BYTES // self.size)
+        if self.dtype is bfloat16:  # two places side by side are one product
+            self.sums = Lanes(float32, VECTOR_BYTES // float32.size_bytes, of_pairs=True)
+        self.weight_bytes = self.sums.dtype.size_bytes
         self.groups, self.images = op.groups, image.shape[0]
         self.inputs, self.outputs = image.shape[1] // op.groups, output.shape[1] // op.groups
         self.taps, places = prod(op.extents), typical(prod(output.shape[2:]))
         products = typical(self.images) * self.groups * self.inputs * self.outputs * self.taps * places
-        self.estimate = 1000.0 + MULTIPLY_NS.get(self.size, 0.024) * products
+        per_product = PAIR_NS if self.dtype is bfloat16 else MULTIPLY_NS.get(self.size, 0.024)
+        self.estimate = 1000.0 + per_product * products
         copies = 1 if output.shape[-1] % self.lanes.lanes == 0 else op.extents[-1]
         self._plan_units(2 * copies * typical(prod(image.shape[2:])), places)
         row_bytes = max(self.block_inputs, 1) * self.size
@@ -205,14 +211,14 @@ class _Printer:
     def _weights_at(self, text: VectorText, group: str, first_in: str, first_out: str) -> str:
         row = self.inputs * self.taps
         start = offset(text, [(group, self.outputs * row), (first_out, row), (first_in, self.taps)])
-        return text.at(self.weight, text.mul(start, self.size))
+        return text.at(self.weight, text.mul(start, self.weight_bytes))
 
     def _clear_unit(self, text: VectorText, unit: str) -> None:
         group, first_in, inputs, first_out, outputs = self._bounds(text, unit)
         weights = self._weights_at(text, group, first_in, first_out)
         with text.loop(0, outputs) as row:
-            line = text.at(weights, text.mul(row, self.inputs * self.taps * self.size))
-            text.fill_bytes(line, 0, text.mul(inputs, self.taps * self.size))
+            line = text.at(weights, text.mul(row, self.inputs * self.taps * self.weight_bytes))
+            text.fill_bytes(line, 0, text.mul(inputs, self.taps * self.weight_bytes))
 
     def _unit(self, text: VectorText, unit: str) -> None:
         group, first_in, inputs, first_out, outputs = self._bounds(text, unit)
@@ -293,7 +299,7 @@ class _Printer:
             images = [self._image_of(text, c) for c in columns]
             totals = self._sums(text, outputs, images)
             places = [
-                text.at("%weights", text.mul(offset(text, [(r, self.inputs * self.taps), (c, 1)]), size))
+                text.at("%weights", text.mul(offset(text, [(r, self.inputs * self.taps), (c, 1)]), self.weight_bytes))
                 for r in rows
                 for c in columns
             ]
@@ -315,7 +321,7 @@ class _Printer:
     def _sums(self, text: VectorText, outputs: list[str], images: State) -> State:
         pointers = [*outputs, *images]
         zeros = ["zeroinitializer"] * (len(outputs) * len(images))
-        sums = [self.lanes.text] * len(zeros)
+        sums = [self.sums.text] * len(zeros)
 
         def piece(state: State) -> State:
             left, starts, totals = state[0], state[1 : 1 + len(pointers)], state[1 + len(pointers) :]
@@ -352,7 +358,7 @@ class _Printer:
                 sums = self._products(text, [text.at(p, at) for p in starts], sums)
                 return [text.sub(left, 1), text.add(at, VECTOR_BYTES), *sums]
 
-            kinds = ["i64", "i64", *[self.lanes.text] * len(totals)]
+            kinds = ["i64", "i64", *[self.sums.text] * len(totals)]
             _, end, *totals = text.repeat(kinds, [self.vectors, 0, *totals], step)
         if not self.left:
             return totals
@@ -361,7 +367,10 @@ class _Printer:
 
     def _products(self, text: VectorText, places: list[str], totals: list[str], mask: str = "") -> list[str]:
         def read(place: str) -> str:
-            return text.masked_load(self.lanes, place, mask) if mask else text.load_vector(self.lanes, place)
+            found = text.masked_load(self.lanes, place, mask) if mask else text.load_vector(self.lanes, place)
+            if self.sums is self.lanes:
+                return found
+            return text.convert("bitcast", found, self.lanes.text, self.sums.text)
 
         high, wide = self.tile
         outputs, found = [read(place) for place in places[:high]], list(totals)
@@ -369,12 +378,12 @@ class _Printer:
             seen = read(place)
             for row, output in enumerate(outputs):
                 k = row * wide + column
-                found[k] = self.lanes.multiply_add(text, output, seen, found[k])
+                found[k] = self.sums.multiply_add(text, output, seen, found[k])
         return found
 
     def _store(self, text: VectorText, totals: list[str], places: list[str]) -> None:
         """All old values are read before any is written: a repeated place is then added to once."""
-        lanes, element = self.lanes, self.lanes.element
+        lanes, element = self.sums, self.sums.element
         sums = [lanes.sum(text, total) for total in totals]
         with text.when(text.test("ne", "%accumulate", 0)):
             olds = [text.load(element, place) for place in places]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from autojit.codegen.cpu.plan.records import ContractionWords, ProductContext, ProductWords
-from autojit.codegen.cpu.products.gemm import signature
+from autojit.codegen.cpu.products.blocks import signature
 from autojit.codegen.module_text import ModuleText
 from autojit.codegen.native_function import NativeFunction, body
 from autojit.codegen.scalar import memory_type
-from autojit.core.dtypes import DType
+from autojit.core.dtypes import DType, bfloat16, float32
 from autojit.core.once import once
 
 
@@ -43,6 +43,7 @@ def _multiply(f: NativeFunction, dtype: DType, w: Operands, accumulate: str | in
 
 def _write_product(dtype: DType, f: NativeFunction) -> None:
     """``aj_matmul_<t>``: the units of one chunk, each a block of rows times a block of columns of a matrix."""
+    result = float32 if dtype is bfloat16 else dtype
     w = _operands(f, ProductWords)
     first = f.mul(f.parameters[1], w["units_per_chunk"])
     stop = f.least(f.add(first, w["units_per_chunk"]), w["units"])
@@ -60,7 +61,7 @@ def _write_product(dtype: DType, f: NativeFunction) -> None:
             position = f.add(f.mul(outer, w[f"{x}_outer"]), f.mul(inner, w[f"{x}_inner"]))
             for number, stride in steps:
                 position = f.add(position, f.mul(number, w[stride]))
-            part[x] = f.element(w[x], memory_type(dtype), position)
+            part[x] = f.element(w[x], memory_type(result if x == "c" else dtype), position)
         _multiply(f, dtype, {**w, **part}, w["accumulate"])
 
 

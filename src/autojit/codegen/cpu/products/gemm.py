@@ -28,115 +28,69 @@ the bits of the result depend on k and dtype, for n = 1 also on A's layout, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
+from autojit.codegen.cpu.products.blocks import (
+    COLUMN_BLOCK,
+    DEPTH_BLOCK,
+    PairBlocks,
+    PlainBlocks,
+    a_block_elements,
+    round_up,
+    signature,
+)
 from autojit.codegen.cpu.products.dots import add_old_value, dots_signature, write_dots
 from autojit.codegen.cpu.products.packing import (
-    PANELS_AT_ONCE,
     copy_block_signature,
     pack_panels_signature,
     write_copy_block,
     write_pack_panels,
 )
+from autojit.codegen.cpu.products.pairs import copy_pairs_signature, write_copy_pairs, write_pack_pairs
 from autojit.codegen.cpu.products.tiles import TileSet, TileShape, tile_set, tiles_signature, write_tiles
 from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State
-from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
-from autojit.core.dtypes import DType
-from autojit.core.records import record
+from autojit.core.dtypes import DType, bfloat16, float32
 from autojit.core.sizes import size_max, size_min
-
-# What a core's caches hold decides about blocks. On a Zen 4 core a prototype did best with 256 to 384 steps of k and
-# 144 rows per block, and with B packed above some 48 KiB and 64 rows; of other numbers no measurement is recorded.
-DEPTH_BLOCK = 512
-"""Most steps of k per block. A panel of B is then 32 or 64 KiB, and C is read and written once per block."""
-
-DEPTH_UNIT = 8
-ROW_UNIT = 12
-"""Blocks are cut in these units; the rows' is a multiple of every tile height."""
-
-ROW_BLOCK_BYTES = 192 << 10
-"""Size of a block of A: part of the second-level cache of any current core (256 KiB and more)."""
-
-COLUMN_BLOCK = 1536
-"""Columns of B per block; a multiple of every panel. With `DEPTH_BLOCK` steps 3 MiB of float32, in the shared cache."""
-
-PACK_B_BYTES = 48 << 10
-"""A larger B is packed if it is read more often than `PACK_B_ROWS` rows of A: with fewer, copying it costs more."""
-
-PACK_B_ROWS = 64
-PACK_A_COLUMNS = 128
-PACK_A_STRIDE_BYTES = 1024
-"""A is copied if its lines are at least this far apart and it is read for at least `PACK_A_COLUMNS` columns.
-
-Lines at multiples of a large power of two share few sets of a cache.
-"""
 
 NARROW_DEPTH = 16
 """Fewer steps of k do not pay for the detour of a product with few columns."""
-
-PADDING = 16
-"""Elements between the lines of a copied block of A beyond their length, against strides of a page."""
 
 WIDEST_PANEL = 64
 MOST_TRANSPOSE_LANES = 8
 
 
-def row_block(dtype: DType) -> int:
-    """Most rows of A per block: a multiple of every tile height."""
-    return ROW_BLOCK_BYTES // (DEPTH_BLOCK * dtype.size_bytes) // ROW_UNIT * ROW_UNIT
-
-
-def scratch_bytes(dtype: DType, m: int, n: int, k: int) -> int:
+def scratch_bytes(operand: DType, m: int, n: int, k: int) -> int:
     """Upper bound of what one call of ``aj_gemm`` with these extents uses of ``scratch``."""
-    a_block, b_block = _a_block_elements(dtype), 0
+    if operand is bfloat16:  # blocks of pairs
+        return scratch_bytes(float32, m, n, -(-k // 2))
+    a_block, b_block = a_block_elements(operand), 0
     for columns in (n, m):  # C^T = B^T A^T exchanges the roles
-        padded = _round_up(size_min(columns, COLUMN_BLOCK), WIDEST_PANEL)
+        padded = round_up(size_min(columns, COLUMN_BLOCK), WIDEST_PANEL)
         b_block = size_max(b_block, padded * size_min(k, DEPTH_BLOCK) + MOST_TRANSPOSE_LANES * WIDEST_PANEL)
-    return dtype.size_bytes * (a_block + size_max(b_block, k))
+    return operand.size_bytes * (a_block + size_max(b_block, k))
 
 
-def gemm_module(dtype: DType, host: HostTarget) -> str:
-    """The module's text for float32 or float64 on a machine."""
-    tiles, module = tile_set(dtype, host), VectorModule()
+def gemm_module(operand: DType, host: HostTarget) -> str:
+    """The module's text for products of float32, float64 or bfloat16 on a machine."""
+    tiles, module = tile_set(operand, host), VectorModule()
     add = partial(VectorText.define, module, linkage="internal", attributes=INTERNAL)
     for shape in tiles.shapes:
         add(tiles_signature(tiles, shape), partial(write_tiles, tiles, shape))
-    add(pack_panels_signature(tiles), partial(write_pack_panels, tiles))
-    add(copy_block_signature(tiles), partial(write_copy_block, tiles))
-    add(signature(dtype, "columns"), partial(_write_columns, tiles))
-    add(signature(dtype, "scattered"), partial(_write_scattered, tiles))
-    add(signature(dtype, "blocks"), lambda text: _BlockLoops(text, tiles).write())
-    add(dots_signature(tiles), partial(write_dots, tiles))
-    VectorText.define(module, signature(dtype, "gemm"), partial(_write_gemm, tiles))
+    if tiles.steps == 1:
+        add(pack_panels_signature(tiles), partial(write_pack_panels, tiles))
+        add(copy_block_signature(tiles), partial(write_copy_block, tiles))
+        add(dots_signature(tiles), partial(write_dots, tiles))
+    else:
+        add(pack_panels_signature(tiles), partial(write_pack_pairs, tiles))
+        add(copy_pairs_signature(tiles), partial(write_copy_pairs, tiles))
+    add(signature(operand, "columns"), partial(_write_columns, tiles))
+    add(signature(operand, "scattered"), partial(_write_scattered, tiles))
+    blocks = PlainBlocks if tiles.steps == 1 else PairBlocks
+    add(signature(operand, "blocks"), lambda text: blocks(text, tiles).write())
+    VectorText.define(module, signature(operand, "gemm"), partial(_write_gemm, tiles))
     return module.text()
-
-
-def _round_up(value: int, step: int) -> int:
-    return -(-value // step) * step
-
-
-def _a_block_elements(dtype: DType) -> int:
-    """Room for a copied block of A, whichever way its lines run."""
-    rows = _round_up(row_block(dtype), PADDING)
-    return (rows + PADDING) * (DEPTH_BLOCK + PADDING)
-
-
-_A = "ptr a, i64 rsa, i64 csa"
-_B = "ptr b, i64 rsb, i64 csb"
-_C = "ptr c, i64 rsc, i64 csc"
-_PARAMETERS = {
-    "columns": f"i64 m, i64 k, {_A}, ptr b, i64 ldb, ptr c, i64 ldc, i64 columns, i64 accumulate",
-    "scattered": f"i64 m, i64 k, {_A}, ptr b, i64 ldb, {_C}, i64 columns, i64 accumulate",
-    **dict.fromkeys(("blocks", "gemm"), f"i64 m, i64 n, i64 k, {_A}, {_B}, {_C}, i64 accumulate, ptr scratch"),
-}
-
-
-def signature(dtype: DType, name: str) -> Signature:
-    """A function of the products of one type."""
-    return Signature(f"aj_{name}_{dtype.short}", _PARAMETERS[name])
 
 
 def _write_columns(tiles: TileSet, text: VectorText) -> None:
@@ -175,7 +129,7 @@ def _write_scattered(tiles: TileSet, text: VectorText) -> None:
         rows = text.least(text.sub("%m", row), tiles.tallest)
         a = text.at("%a", text.mul(row, "%rsa"))
         b, c = ("%b", "%ldb"), (tile, panel * size)
-        text.call(signature(tiles.dtype, "columns"), rows, "%k", a, "%rsa", "%csa", *b, *c, "%columns", 0)
+        text.call(signature(tiles.operand, "columns"), rows, "%k", a, "%rsa", "%csa", *b, *c, "%columns", 0)
         with text.loop(0, rows) as i, text.loop(0, "%columns") as j:
             source = text.at(tile, text.add(text.mul(i, panel * size), text.mul(j, size)))
             line = text.mul(text.add(row, i), "%rsc")
@@ -183,160 +137,18 @@ def _write_scattered(tiles: TileSet, text: VectorText) -> None:
             text.store(element, add_old_value(text, element, text.load(element, source), target), target)
 
 
-def _even_step(text: VectorText, extent: str, most: int, unit: int) -> str:
-    """Length of all blocks but the last when `extent` >= 1 is cut evenly: a multiple of `unit`, at most `most`."""
-    count = text.quotient(text.add(extent, most - 1), most)
-    even = text.quotient(text.sub(text.add(extent, count), 1), count)
-    return text.mul(text.quotient(text.add(even, unit - 1), unit), unit)
-
-
-@record
-class _BlockOfB:
-    """Names of what describes the block of B at hand: plain, or packed as the loops go.
-
-    Args:
-        plain: its address in B.
-        base: where the tiles read it.
-        columns: how many it has.
-        depth: its rows.
-        row_stride: bytes between rows, for the tiles.
-        column_stride: bytes per column, from one panel to the next.
-        column_mask: keeps the columns within one group of panels, if each is used only once after it is packed.
-    """
-
-    plain: str
-    base: str
-    columns: str
-    depth: str
-    row_stride: str
-    column_stride: str
-    column_mask: str
-
-
-class _BlockLoops:
-    """Writes the loop nest of the module's head comment; strides are in bytes."""
-
-    def __init__(self, text: VectorText, tiles: TileSet) -> None:
-        self.text = text
-        self.tiles = tiles
-        self.size = tiles.dtype.size_bytes
-
-    def write(self) -> None:
-        text = self.text
-        self.packs_b = self._packs_b()
-        self.packs_a = self._packs_a()
-        self.rows_of_a_contiguous = text.test("eq", "%csa", self.size)
-        self.b_panels = text.at("%scratch", _a_block_elements(self.tiles.dtype) * self.size)
-        self.unit_c = text.test("eq", "%csc", self.size)
-        plain = text.both(self.unit_c, text.negate(self.packs_b))
-        self.one_plain_row = text.both(text.test("eq", "%m", 1), plain)
-        self.depth_step = _even_step(text, "%k", DEPTH_BLOCK, DEPTH_UNIT)
-        self.row_step = _even_step(text, "%m", row_block(self.tiles.dtype), ROW_UNIT)
-        self.one_row_block = text.test("sle", "%m", self.row_step)
-        column_step = text.choose(self.packs_b, COLUMN_BLOCK, text.most("%n", 1))
-        with text.loop(0, "%n", column_step) as first_column, text.loop(0, "%k", self.depth_step) as first_depth:
-            self._depth_block(first_column, text.least(text.sub("%n", first_column), column_step), first_depth)
-
-    def _packs_b(self) -> str:
-        text = self.text
-        plain = text.test("eq", "%csb", self.size)
-        large = text.test("sgt", text.mul(text.mul("%n", "%k"), self.size), PACK_B_BYTES)
-        often = text.test("sgt", "%m", PACK_B_ROWS)
-        return text.choose(plain, text.both(large, often), "true", "i1")
-
-    def _packs_a(self) -> str:
-        text = self.text
-        far = text.test("sge", text.most("%rsa", "%csa"), PACK_A_STRIDE_BYTES)
-        return text.both(far, text.test("sge", "%n", PACK_A_COLUMNS))
-
-    def _depth_block(self, first_column: str, columns: str, first_depth: str) -> None:
-        text = self.text
-        depth = text.least(text.sub("%k", first_depth), self.depth_step)
-        later = text.convert("zext", text.test("sgt", first_depth, 0), "i1")
-        accumulate = text.binary("or", "%accumulate", later)
-        b = self._block_of_b(first_column, columns, first_depth, depth)
-        with text.loop(0, "%m", self.row_step) as first_row:
-            rows = text.least(text.sub("%m", first_row), self.row_step)
-            a = self._block_of_a(first_row, rows, first_depth, depth)
-            packs_now = text.both(self.packs_b, text.test("eq", first_row, 0))
-            c_row = text.at("%c", text.add(text.mul(first_row, "%rsc"), text.mul(first_column, "%csc")))
-            start = self._wide_columns(columns, (rows, depth, *a), (b.plain, c_row), accumulate)
-            with text.loop(start, columns, self.tiles.panel) as column:
-                width = text.least(text.sub(columns, column), self.tiles.panel)
-                panel = self._panel_of_b(b, column, packs_now)
-                c = text.at(c_row, text.mul(column, "%csc"))
-                self._tiles((rows, depth, *a, panel, b.row_stride, c, "%rsc"), (width, accumulate))
-
-    def _block_of_b(self, first_column: str, columns: str, first_depth: str, depth: str) -> _BlockOfB:
-        text, size, panel = self.text, self.size, self.tiles.panel
-        plain = text.at("%b", text.add(text.mul(first_depth, "%rsb"), text.mul(first_column, "%csb")))
-        panel_column = text.mul(depth, size)
-        reuses = text.both(self.packs_b, self.one_row_block)
-        return _BlockOfB(
-            plain=plain,
-            base=text.choose(self.packs_b, self.b_panels, plain, "ptr"),
-            columns=columns,
-            depth=depth,
-            row_stride=text.choose(self.packs_b, panel * size, "%rsb"),
-            column_stride=text.choose(self.packs_b, panel_column, "%csb"),
-            column_mask=text.choose(reuses, PANELS_AT_ONCE * panel - 1, -1),
-        )
-
-    def _panel_of_b(self, b: _BlockOfB, column: str, packs_now: str) -> str:
-        """Where the tiles read the columns from `column` on; packs this panel and the next few if it is time."""
-        text, group = self.text, PANELS_AT_ONCE * self.tiles.panel
-        panel = text.at(b.base, text.mul(text.binary("and", column, b.column_mask), b.column_stride))
-        begins = text.test("eq", text.binary("and", column, group - 1), 0)
-        with text.when(text.both(packs_now, begins)):
-            source = text.at(b.plain, text.mul(column, "%csb"))
-            columns = text.least(text.sub(b.columns, column), group)
-            text.call(pack_panels_signature(self.tiles), b.depth, columns, source, "%rsb", "%csb", panel)
-        return panel
-
-    def _wide_columns(self, columns: str, a: Sequence[str], starts: tuple[str, str], accumulate: str) -> str:
-        """A single row and a plain B: walk B in wide pieces as far as whole ones go; returns where to go on."""
-        text, wide = self.text, self.tiles.wide
-        whole = text.binary("and", columns, -wide.columns)
-        stop = text.choose(self.one_plain_row, whole, 0)
-        with text.loop(0, stop, wide.columns) as column:
-            b, c = (text.at(start, text.mul(column, self.size)) for start in starts)
-            tile = tiles_signature(self.tiles, wide)
-            text.call(tile, *a, b, "%rsb", c, "%rsc", wide.columns, accumulate)
-        return stop
-
-    def _block_of_a(self, first_row: str, rows: str, first_depth: str, depth: str) -> tuple[str, str, str]:
-        """Address and strides in bytes of the block, after copying it if that pays."""
-        text, size = self.text, self.size
-        plain = text.at("%a", text.add(text.mul(first_row, "%rsa"), text.mul(first_depth, "%csa")))
-        by_rows = self.rows_of_a_contiguous
-        lines, length = text.choose(by_rows, rows, depth), text.choose(by_rows, depth, rows)
-        line_stride, stride = text.choose(by_rows, "%rsa", "%csa"), text.choose(by_rows, "%csa", "%rsa")
-        padded = text.mul(text.add(text.round_up(length, PADDING), PADDING), size)
-        with text.when(self.packs_a):
-            copy = copy_block_signature(self.tiles)
-            text.call(copy, lines, length, plain, line_stride, stride, "%scratch", padded)
-        row_stride = text.choose(self.packs_a, text.choose(by_rows, padded, size), "%rsa")
-        column_stride = text.choose(self.packs_a, text.choose(by_rows, size, padded), "%csa")
-        return text.choose(self.packs_a, "%scratch", plain, "ptr"), row_stride, column_stride
-
-    def _tiles(self, before: Sequence[str], after: Sequence[str]) -> None:
-        text = self.text
-        with text.when(self.unit_c):
-            text.call(signature(self.tiles.dtype, "columns"), *before, *after)
-        with text.otherwise():
-            text.call(signature(self.tiles.dtype, "scattered"), *before, "%csc", *after)
-
-
 def _write_gemm(tiles: TileSet, text: VectorText) -> None:
-    size = tiles.dtype.size_bytes
-    stride = {name: text.mul(f"%{name}", size) for name in ("rsa", "csa", "rsb", "csb", "rsc", "csc")}
+    size = tiles.operand.size_bytes
+    stride = {name: text.mul(f"%{name}", size) for name in ("rsa", "csa", "rsb", "csb")}
+    stride |= {name: text.mul(f"%{name}", tiles.dtype.size_bytes) for name in ("rsc", "csc")}
     _return_when_empty(text, tiles, stride)
     single = text.test("eq", "%n", 1)
-    rows_contiguous = text.test("eq", "%csa", 1)
-    dots = text.both(single, rows_contiguous)
-    with text.when(dots):
-        _dots_of_rows(text, tiles, stride)
-    text.return_when(dots)
+    if tiles.steps == 1:  # pairs come as loops where n is 1 (passes.narrow_products)
+        rows_contiguous = text.test("eq", "%csa", 1)
+        dots = text.both(single, rows_contiguous)
+        with text.when(dots):
+            _dots_of_rows(text, tiles, stride)
+        text.return_when(dots)
     turned = text.either(single, text.either(_column_major(text), _is_narrow(text, tiles)))
     m, n = text.choose(turned, "%n", "%m"), text.choose(turned, "%m", "%n")
     a, b = text.choose(turned, "%b", "%a", "ptr"), text.choose(turned, "%a", "%b", "ptr")
@@ -345,7 +157,7 @@ def _write_gemm(tiles: TileSet, text: VectorText) -> None:
     rsc, csc = text.choose(turned, stride["csc"], stride["rsc"]), text.choose(turned, stride["rsc"], stride["csc"])
     csb = text.choose(text.test("eq", n, 1), size, csb)  # the stride of a single column does not matter
     operands = a, rsa, csa, b, rsb, csb, "%c", rsc, csc
-    text.call(signature(tiles.dtype, "blocks"), m, n, "%k", *operands, "%accumulate", "%scratch")
+    text.call(signature(tiles.operand, "blocks"), m, n, "%k", *operands, "%accumulate", "%scratch")
 
 
 def _column_major(text: VectorText) -> str:

@@ -27,7 +27,7 @@ def pack_panels_signature(tiles: TileSet) -> Signature:
     Writes up to `transpose_lanes` - 1 rows beyond the last panel's end.
     """
     parameters = "i64 k, i64 columns, ptr b, i64 rsb, i64 csb, ptr packed"
-    return Signature(f"aj_pack_panels_{tiles.dtype.short}", parameters)
+    return Signature(f"aj_pack_panels_{tiles.operand.short}", parameters)
 
 
 def write_pack_panels(tiles: TileSet, text: VectorText) -> None:
@@ -40,7 +40,7 @@ def write_pack_panels(tiles: TileSet, text: VectorText) -> None:
     text.return_when(rows_contiguous)
     columns_contiguous = text.test("eq", "%rsb", size)
     with text.when(columns_contiguous):
-        _transpose_columns(text, tiles)
+        transpose_columns(text, tiles)
     text.return_when(columns_contiguous)
     _copy_elements(text, tiles)
 
@@ -85,13 +85,15 @@ TRANSPOSE_ROWS = 128
 """
 
 
-def _transpose_columns(text: VectorText, tiles: TileSet) -> None:
+def transpose_columns(text: VectorText, tiles: TileSet) -> None:
+    """Fill panels from contiguous columns."""
+    rows = text.quotient(text.add("%k", tiles.steps - 1), tiles.steps)
     with (
         text.loop(0, "%columns", tiles.panel) as first,
-        text.loop(0, "%k", TRANSPOSE_ROWS) as start,
+        text.loop(0, rows, TRANSPOSE_ROWS) as start,
         text.loop(first, text.least(text.add(first, tiles.panel), "%columns"), tiles.transpose_lanes) as column,
     ):
-        stop = text.least(text.add(start, TRANSPOSE_ROWS), "%k")
+        stop = text.least(text.add(start, TRANSPOSE_ROWS), rows)
         panel = text.at("%packed", text.mul(first, "%column_bytes"))
         place = text.at(panel, text.mul(text.sub(column, first), tiles.dtype.size_bytes))
         _transpose_strip(text, tiles, column, place, (start, stop))
@@ -100,13 +102,16 @@ def _transpose_columns(text: VectorText, tiles: TileSet) -> None:
 def _transpose_strip(text: VectorText, tiles: TileSet, column: str, place: str, rows: tuple[str, str]) -> None:
     """`transpose_lanes` columns from `column` on, for some rows of the panel; `place` is where they begin in it."""
     vector = Vector(tiles.dtype, tiles.transpose_lanes)
+    seen = Vector(tiles.operand, tiles.steps * vector.lanes)  # as many bytes
     side, size = vector.lanes, tiles.dtype.size_bytes
     last = text.sub("%columns", 1)
     sources = [text.at("%b", text.mul(text.least(text.add(column, i), last), "%csb")) for i in range(side)]
     with text.loop(*rows, side) as p:
-        mask = text.mask_below(vector, text.sub("%k", p))
+        mask = text.mask_below(seen, text.sub("%k", text.mul(p, tiles.steps)))
         skip = text.mul(p, size)
-        block = [text.masked_load(vector, text.at(source, skip), mask) for source in sources]
+        block = [text.masked_load(seen, text.at(source, skip), mask) for source in sources]
+        if seen != vector:
+            block = [text.convert("bitcast", columns, seen.text, vector.text) for columns in block]
         row = text.at(place, text.mul(p, tiles.panel * size))
         for i, value in enumerate(transposed(text, vector, block)):
             text.store_vector(vector, value, text.at(row, i * tiles.panel * size))

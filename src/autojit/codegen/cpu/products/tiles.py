@@ -18,7 +18,7 @@ from functools import partial
 from autojit.codegen.cpu.vector_text import Vector, VectorText
 from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
-from autojit.core.dtypes import DType
+from autojit.core.dtypes import DType, bfloat16, float32
 from autojit.core.records import record
 
 WIDE_VECTORS = 8
@@ -55,7 +55,8 @@ class TileSet:
     """All tiles of one dtype on one machine.
 
     Args:
-        dtype: float32 or float64.
+        dtype: of C and of sums: float32 or float64.
+        operand: of A and B: the same, or bfloat16. Two steps of k are then one element, a pair in 32 bits.
         whole: shapes to take while at least their columns are left, widest first. The first is the panel that B is
             packed for.
         rest: masked shapes for what is left then, narrowest first.
@@ -66,12 +67,24 @@ class TileSet:
     """
 
     dtype: DType
+    operand: DType
     whole: tuple[TileShape, ...]
     rest: tuple[TileShape, ...]
     wide: TileShape
     fused: bool
     registers: int
     transpose_lanes: int
+
+    @property
+    def steps(self) -> int:
+        """Steps of k in one element of a packed operand."""
+        return self.dtype.size_bytes // self.operand.size_bytes
+
+    def product(self, text: VectorText, vector: Vector, a: str, b: str, total: str) -> str:
+        """``total`` plus the products of one element of A and of B, lane by lane."""
+        if self.steps == 1:
+            return text.multiply_add(vector, a, b, total, fused=self.fused)
+        return text.add_dots(vector, a, b, total)
 
     @property
     def panel(self) -> int:
@@ -94,12 +107,15 @@ class TileSet:
         return Vector(self.dtype, max(lanes for shape in self.shapes for lanes in shape.lanes))
 
 
-def tile_set(dtype: DType, host: HostTarget) -> TileSet:
+def tile_set(operand: DType, host: HostTarget) -> TileSet:
     """The shapes that fill the machine's registers: 32 with 64-byte vectors and on aarch64, else 16.
 
+    Tiles of bfloat16 are those of float32; only machines with dot products of pairs have them (`HostTarget.has_dots`).
     With 64-byte vectors masks cost little and half a vector costs half, so there is a narrow tile of half a vector and
     one masked tile serves whole vectors too. Elsewhere masked stores are slow, so whole vectors have a tile without.
     """
+    assert operand is not bfloat16 or host.has_dots, "passes keep such products from this machine"
+    dtype = float32 if operand is bfloat16 else operand
     x86 = host.triple.startswith("x86_64")
     lanes = host.vector_bytes // dtype.size_bytes
     whole: tuple[TileShape, ...]
@@ -114,6 +130,7 @@ def tile_set(dtype: DType, host: HostTarget) -> TileSet:
         rest = (TileShape((lanes,), (12, 4, 2, 1)),)
     return TileSet(
         dtype=dtype,
+        operand=operand,
         whole=whole,
         rest=rest,
         wide=TileShape((lanes,) * WIDE_VECTORS, (1,), masked=False),
@@ -130,7 +147,7 @@ def tiles_signature(tiles: TileSet, shape: TileShape) -> Signature:
     masked, but enough to reach its last vector.
     """
     return Signature(
-        f"aj_tiles_{tiles.dtype.short}_{shape.columns}{'m' if shape.masked else ''}",
+        f"aj_tiles_{tiles.operand.short}_{shape.columns}{'m' if shape.masked else ''}",
         "i64 m, i64 k, ptr a, i64 rsa, i64 csa, ptr b, i64 ldb, ptr c, i64 ldc, i64 columns, i64 accumulate",
     )
 
@@ -235,7 +252,7 @@ class _RowTile:
             for k, vector in enumerate(self.columns.vectors):
                 total = sums[row * len(self.columns.vectors) + k]
                 factors = broadcast[vector.lanes], row_of_b[k]
-                new_sums.append(text.multiply_add(vector, *factors, total, fused=self.columns.tiles.fused))
+                new_sums.append(self.columns.tiles.product(text, vector, *factors, total))
         return [
             text.sub(state[0], 1),
             text.at(b, "%ldb"),

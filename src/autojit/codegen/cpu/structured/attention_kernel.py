@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from autojit.codegen.attention_operands import AttentionOperands, origins
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
 from autojit.codegen.cpu.machine import aligned
-from autojit.codegen.cpu.products import gemm
+from autojit.codegen.cpu.products import blocks, gemm
 from autojit.codegen.cpu.structured.attention_scores import Known, ScoreFunction
 from autojit.codegen.function_text import Operand
 from autojit.codegen.philox import block
@@ -151,7 +151,7 @@ class AttentionKernel(CpuKernel):
         accumulate: Operand,
     ) -> None:
         """``c = a b``, or ``c += a b``, of (lines, columns, summed) elements."""
-        callee = gemm.signature(self.dtype, "gemm")
+        callee = blocks.signature(self.dtype, "gemm")
         self.call(callee, *extents, *a, *b, *c, accumulate, self.product_scratch, by=self.gemm)
 
     # -- scores

@@ -17,7 +17,7 @@ from math import prod
 
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.machine import aligned
-from autojit.codegen.cpu.products import gemm
+from autojit.codegen.cpu.products import blocks, gemm
 from autojit.codegen.cpu.products.packing import transposed
 from autojit.codegen.cpu.products.tiles import tile_set
 from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorKernel, VectorModule, VectorText
@@ -112,7 +112,7 @@ class MatrixKernel(VectorKernel):
 
     def add_product(self, extents: tuple[Operand, Operand, Operand], a: Place, b: Place, c: Place) -> None:
         """``c += a b``, of (rows, columns, summed) elements."""
-        callee = gemm.signature(self.dtype, "gemm")
+        callee = blocks.signature(self.dtype, "gemm")
         self.call(callee, *extents, *a, *b, *c, 1, self.product_scratch, by=self.gemm)
 
     def substitute(self, rows: int, triangle: Place, x: Place, columns: Operand, *, is_unit: bool = False) -> None:
