@@ -51,8 +51,9 @@ from autojit.jit.line_by_line import CopiedArguments
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.memory_budget import Measured, check_budget, measured, warn_if_missed
 from autojit.jit.methods import Methods, distributed, found_by_name
-from autojit.jit.native import NativeStep, linked, why_not_native
+from autojit.jit.native import NativeStep, linked
 from autojit.jit.native_calls import NativeCalls
+from autojit.jit.needed_python import why_not_native
 from autojit.jit.number_guards import broken_number
 from autojit.jit.numpy_arrays import OfNumPy
 from autojit.jit.open_numbers import OpenNumbers

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from autojit.core.config import config
 from autojit.core.device_array import has_layout, layout_in_memory, packed
 from autojit.dispatch.dispatch import mark_inference
-from autojit.ir.concrete import concrete, is_open, symbols_of
+from autojit.ir.concrete import concrete, is_open
 from autojit.jit.arguments import Packed, copied_for
 from autojit.jit.effects import uninterrupted
 from autojit.jit.exact_numbers import raise_or_refuse
@@ -24,7 +24,7 @@ from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.native_arguments import arguments_of, identities_of
 from autojit.jit.number_guards import broken_number
 from autojit.jit.pytree import flatten
-from autojit.jit.recorded_results import RecordedResults, can_be_recorded
+from autojit.jit.recorded_results import RecordedResults
 from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import GradResult
 from autojit.jit.versions import count_calls
@@ -433,43 +433,3 @@ def _is_native(guard: Guard) -> bool:
     """Whether the entry point can tell that a guard holds."""
     native = guard.native
     return isinstance(native, CellGuard | DictGuard) or (native is not None and bool(native.words()))
-
-
-def _counts_results(step: CompiledStep) -> bool:
-    """Whether sizes that the step counts are in its results: as extents, as numbers, or in views of arguments."""
-    counted = set(step.segment.executable.counted)
-    shown = (*(v.type for v in step.results.values), *((p.what, p.chain) for p in step.results.places))
-    return bool(counted) and any(symbols_of(what) & counted for what in shown)
-
-
-_NEEDS_PYTHON: tuple[tuple[str, Callable[[CompiledStep], object]], ...] = (
-    ("Python decides between its parts", lambda step: not step.is_whole),
-    (
-        "its results can be differentiated by the caller, and it changes tensors or is several ops",
-        lambda step: step.is_differentiable and not can_be_recorded(step),
-    ),
-    ("it replaces tensors, gradients or histories that the caller sees", lambda step: not step.effects.is_plain),
-    ("it asks for gradients that histories outside may lead to", lambda step: step.effects.asked.passes),
-    ("it asks for attributes of arguments", lambda step: step.trace.asks_attributes),
-    ("sizes of its results are counted", _counts_results),
-    ("it asks where arguments begin in their storage", lambda step: step.trace.offsets_asked),
-    ("state is not in contiguous memory", lambda step: step.segment.copies_in or step.segment.copies_out),
-    ("ops are called back", lambda step: step.compiled.lowered.computed_back),
-    (
-        "it takes numbers of NumPy that have fewer than 64 bits",
-        lambda step: any(leaf.number_class and not leaf.number_class.is_native for leaf in step.capture.arguments),
-    ),
-    (
-        "arguments have gradients that it reads",
-        lambda step: any(leaf.grad_value is not None for leaf in step.capture.arguments),
-    ),
-    (
-        "arguments have a history",
-        lambda step: any(not leaf.is_leaf and leaf.requires_grad for leaf in step.capture.arguments) and not step.call,
-    ),
-)
-
-
-def why_not_native(step: CompiledStep) -> str | None:
-    """What a call of a step needs Python for; None: nothing."""
-    return next((reason for reason, holds in _NEEDS_PYTHON if holds(step)), None)

@@ -12,7 +12,7 @@ from autojit.ir.printing import print_graph
 from autojit.jit.captures import nodes_of
 from autojit.jit.device_report import device_entries, device_lines, grid_lines, kernel_count
 from autojit.jit.guards import shown
-from autojit.jit.native import why_not_native
+from autojit.jit.needed_python import why_not_native
 from autojit.jit.open_numbers import FIXED
 from autojit.jit.read_objects import read_objects
 from autojit.jit.step import CompiledStep, Decision

@@ -28,10 +28,10 @@ from autojit.ops.elementwise_exponential import exp
 from autojit.ops.elementwise_logic import eq
 from autojit.ops.graph_op import Composite
 from autojit.ops.joining import select, stack
-from autojit.ops.matmul import MATMUL, addmm
+from autojit.ops.matmul import MATMUL, addmm, matmul
 from autojit.ops.reductions import restore_axes, spread, sum
 from autojit.ops.samples import Samples, draws, positions, ramp
-from autojit.ops.shape import broadcast_to, reshape
+from autojit.ops.shape import broadcast_to, permute, reshape
 from autojit.ops.sources import iota
 
 _sum: Callable[..., Any] = np.add.reduce  # NumPy's own annotations do not have the positions that are None here
@@ -40,7 +40,8 @@ _maximum: Callable[..., Any] = np.maximum.reduce
 _MANY = 4096  # elements: from here on one node costs less than the temporaries of its parts
 
 __all__ = [
-    "ADDMM", "Addmm", "Composed", "LogSoftmax", "Mean", "MseLoss", "NllLoss", "Softmax", "Stack", "StdMean", "VarMean",
+    "ADDMM", "LINEAR_ROWS", "Addmm", "Composed", "LinearRows", "LogSoftmax", "Mean", "MseLoss", "NllLoss", "Softmax",
+    "Stack", "StdMean", "VarMean",
 ]  # fmt: skip
 
 
@@ -379,3 +380,44 @@ class Addmm(Composed):
 
 
 ADDMM = Addmm(1, 1)
+
+
+@record
+class LinearRows(Composed):
+    """``x w^T + b`` of every row of ``x`` (f[..., k]; ``w`` f[n, k], ``b`` f[n]): as one product of a matrix."""
+
+    masks_cotangents: ClassVar[bool] = False
+
+    def result_of(self, *types: TensorType) -> TensorType:
+        x, w, b = types
+        if not x.dtype is w.dtype is b.dtype or w.ndim != 2 or x.shape[-1:] != w.shape[1:] or b.shape != w.shape[:1]:
+            raise ShapeError("linear: expected f[..., k], f[n, k] and f[n]", {"input": x, "weight": w, "bias": b})
+        return x.with_shape((*x.shape[:-1], w.shape[0]))
+
+    def eager(self, x: Ndarray, w: Ndarray, b: Ndarray) -> Any:
+        found = MATMUL.eager(x.reshape(prod(x.shape[:-1]), x.shape[-1]), w.T) + b
+        return found.reshape(*x.shape[:-1], w.shape[0])
+
+    def expand(self, *operands: O) -> Any:
+        x, w, b = operands
+        return add(matmul(x, permute(w, (1, 0))), b)
+
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
+        x, w, _ = primals
+        *lead, k = x.spec.shape
+        rows = reshape(y_bar, (prod(lead), w.spec.shape[0]))
+        return (
+            lambda: reshape(bind(MATMUL, rows, w), x.spec.shape),
+            lambda: bind(MATMUL, permute(rows, (1, 0)), reshape(x, (prod(lead), k))),
+            lambda: sum(rows, (0,)),
+        )
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if not is_common(dtype):
+            return []
+        x, w, b = draws((2, 3, 4), dtype, 1), draws((5, 4), dtype, 2), draws((5,), dtype, 3)
+        return [(LINEAR_ROWS, (x, w, b)), (LINEAR_ROWS, (x.transpose(1, 0, 2), w[::2], b[::2]))]
+
+
+LINEAR_ROWS = LinearRows()

@@ -17,7 +17,7 @@ from autojit.dispatch.kernels import in_one_step
 from autojit.dispatch.requirements import is_known, require
 from autojit.history.op_node import rename_node
 from autojit.nn.functional.reduction import COMMON
-from autojit.ops.composed import ADDMM
+from autojit.ops.composed import ADDMM, LINEAR_ROWS
 from autojit.tensor import Tensor
 from autojit.tensor.state import computes_at_once, state
 
@@ -29,7 +29,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if state.autocast is not None:
         return state.autocast.lower(linear, input, weight, bias)
     if bias is not None and _at_hand(input, weight, bias):
-        return apply(ADDMM, bias, input, weight.t())
+        if input.ndim == 2:
+            return apply(ADDMM, bias, input, weight.t())
+        return rename_node(
+            apply(LINEAR_ROWS, input, weight, bias), "ViewBackward0"
+        )  # torch's: a view of such a product
     turned = weight.t() if weight.ndim == 2 else weight
     if bias is None:
         return aj.matmul(input, turned)
@@ -48,7 +52,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _at_hand(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
-    """Whether all are matrices (the bias a vector), concrete, of one common dtype and fitting extents."""
+    """Whether all are concrete, of one common dtype and fitting extents, the input of two axes at least."""
     a, w, b = x._array, weight._array, bias._array
     if not (type(a) is np.ndarray and type(w) is np.ndarray and type(b) is np.ndarray and computes_at_once()):
         return False
@@ -57,9 +61,9 @@ def _at_hand(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
         dtype is w.dtype
         and dtype is b.dtype
         and dtype.char in COMMON
-        and a.ndim == w.ndim == 2
+        and w.ndim == 2 <= a.ndim
         and b.shape == w.shape[:1]
-        and a.shape[1] == w.shape[1]
+        and a.shape[-1] == w.shape[1]
     )
 
 

@@ -78,7 +78,7 @@ def test_every_size_of_registers_gives_the_same(shape: str, rng: Any) -> None:
             np.testing.assert_array_equal(one, other)
 
 
-@covering("shape", SHAPES, every=5)
+@covering("shape", SHAPES, every=8)
 def test_bfloat16_takes_pairs_of_channels_and_of_places(shape: str, rng: Any) -> None:
     check(SHAPES[shape], "bf16", rng)
 
