@@ -92,7 +92,7 @@ _MODULES = """
 
 __getattr__ = _LazyNames(
     __name__,
-    _functions.PLACES | {"__version__": "autojit.version"},
+    _functions.PLACES | {"__version__": "autojit.version", "torch_names": "autojit.compat.torch_names"},
     modules=_MODULES,
     get=_functions.public_value,
 )

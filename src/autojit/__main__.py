@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import autojit as aj
+from autojit.compat import script
 from autojit.core.errors import AutojitError
 from autojit.demo import command as demo
 from autojit.testing import command as gradcheck
@@ -23,6 +24,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "demo": Command("train on handwritten digits, eager and compiled, and compare", demo.add_arguments, demo.run),
+    "run": Command("run a program written for torch, as it is", script.add_arguments, script.run),
     "gradcheck": Command("check derivatives by finite differences", gradcheck.add_arguments, gradcheck.run),
 }
 

@@ -20,6 +20,8 @@ BY_NAME = {  # modules whose names are computed, and why
     "autojit.ir.op",  # ops that a text names, from the table of `ops`
     "autojit.functions.lazy_methods",  # methods
     "autojit.testing.command",  # the user's module
+    "autojit.compat.torch_names",  # autojit's modules under torch's names
+    "autojit.compat.wanted_names",  # the same
     "autojit.testing.mutants.killers",  # of the tests
     "autojit.testing.mutants.record",  # once the planted defect is in place
     "autojit.testing.mutants.server",  # all of a folder

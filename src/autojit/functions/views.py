@@ -32,10 +32,8 @@ from autojit.tensor.state import grad_mode, outside_trace, set_layers, state
 from autojit.tensor.storage import INFERENCE_VIEW, View
 from autojit.tensor.tensor import Tensor, layout_of, storage_chain, storage_of, type_of, wrap
 
-Pieces = int | Sequence[int]
-"""How long pieces are, or each of them."""
-Sections = Tensor | Pieces
-"""How many pieces, or where they end."""
+Pieces = int | Sequence[int]  # how long pieces are, or each of them
+Sections = Tensor | Pieces  # how many pieces, or where they end
 
 
 @declared(function=False)

@@ -1,0 +1,134 @@
+"""``import torch`` that gives autojit: for programs that are not to be changed, with no torch installed.
+
+Inside of `torch_names` every name of ``torch`` and of its submodules is autojit's of the same name: the modules are the
+same objects. The top level alone is an object of its own, because programs ask it for ``torch.__version__``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+import autojit as aj
+from autojit.core.errors import UsageError
+
+FOLLOWED = "2.13.0"
+"""The version of PyTorch whose names and rules these are, which programs are told."""
+
+_OURS, _THEIRS = "autojit", "torch"
+
+
+class TorchModule(ModuleType):
+    """What ``import torch`` gives: autojit's names, with a version of PyTorch's."""
+
+    def __init__(self) -> None:
+        super().__init__(_THEIRS, aj.__doc__)
+        self.__dict__.update(__version__=FOLLOWED, __path__=[], __file__=aj.__file__)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return getattr(aj, name)
+        except AttributeError:
+            raise AttributeError(f"module 'torch' has no attribute {name!r} here: it is autojit's") from None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name.startswith("__"):
+            super().__setattr__(name, value)
+        else:
+            setattr(aj, name, value)
+
+    def __dir__(self) -> list[str]:
+        return dir(aj)
+
+
+class _Same(Loader):
+    """Gives a module that is there already, and leaves it as it is."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module, self._spec = module, module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
+
+
+class TorchFinder(MetaPathFinder):
+    """Finds ``torch`` and what is below it."""
+
+    def __init__(self) -> None:
+        self._top = TorchModule()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Where a module comes from; None where it is not torch's."""
+        if fullname == _THEIRS:
+            return ModuleSpec(fullname, _Same(self._top), is_package=True)
+        if not fullname.startswith(f"{_THEIRS}."):
+            return None
+        module = _counterpart(fullname)
+        if module is None:
+            return None  # the import system says that there is none
+        return ModuleSpec(fullname, _Same(module), is_package=hasattr(module, "__path__"))
+
+
+def _counterpart(name: str) -> ModuleType | None:
+    """autojit's module of the name; None: there is none."""
+    ours = _OURS + name.removeprefix(_THEIRS)
+    try:
+        return importlib.import_module(ours)
+    except ModuleNotFoundError as error:
+        if error.name is None or not ours.startswith(error.name):
+            raise  # something that it needs
+        return None
+
+
+@contextmanager
+def torch_names() -> Iterator[ModuleType]:
+    """Inside, ``import torch`` gives autojit; a torch that is installed is not looked at. Gives that module.
+
+    What was imported before under these names comes back at the end.
+
+    Raises:
+        UsageError: the program has imported torch itself, whose objects would meet autojit's.
+
+    Example:
+        >>> import autojit as aj
+        >>> with aj.torch_names():
+        ...     import torch
+        ...     from torch import nn
+        >>> torch.ones(2) + 1
+        tensor([2., 2.])
+        >>> nn is aj.nn
+        True
+    """
+    present = sys.modules.get(_THEIRS)
+    if present is not None and not isinstance(present, TorchModule):
+        raise UsageError(
+            "torch_names: torch itself is imported",
+            {"torch": getattr(present, "__file__", None)},
+            "start the program by python -m autojit run, or enter before anything imports torch",
+        )
+    finder = TorchFinder()
+    before = _taken_out()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield importlib.import_module(_THEIRS)
+    finally:
+        sys.meta_path.remove(finder)
+        _taken_out()
+        sys.modules.update(before)
+
+
+def _taken_out() -> dict[str, ModuleType]:
+    """The modules under torch's names, which are known no more."""
+    names = [name for name in sys.modules if name.partition(".")[0] == _THEIRS]
+    return {name: sys.modules.pop(name) for name in names}

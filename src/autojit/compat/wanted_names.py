@@ -1,0 +1,145 @@
+"""Names of torch's that a program wants and autojit has not, found in its text before it runs.
+
+What is looked at: ``import torch.x``, ``from torch.x import y``, and chains such as ``F.y`` that begin with a name
+that one of these has bound. Modules of the program's own, beside it, are looked at as well. What a program makes up
+while it runs (``getattr``) is not seen, and what it never reaches is.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from autojit.core.errors import AutojitError
+
+_TORCH = "torch"
+
+
+class Wanted(NamedTuple):
+    """A name that is missing: where it is asked for, in full."""
+
+    path: Path
+    line: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.name}"
+
+
+def missing_names(path: Path) -> list[Wanted]:
+    """The names of torch's that a program asks for in vain, each once a line, in order.
+
+    Raises:
+        SyntaxError: the program is none.
+        OSError: it cannot be read.
+    """
+    found: dict[Wanted, None] = {}
+    waiting, seen = [path], {path.resolve()}
+    while waiting:
+        here = waiting.pop()
+        tree = ast.parse(here.read_bytes(), str(here))
+        names = _Names(here)
+        names.visit(tree)
+        found.update(dict.fromkeys(names.missing))
+        for other in _own_modules(tree, path.parent):
+            if other.resolve() not in seen:
+                seen.add(other.resolve())
+                waiting.append(other)
+    return sorted(found)
+
+
+def _own_modules(tree: ast.AST, folder: Path) -> Iterator[Path]:
+    """The files of modules that are beside the program."""
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            at = folder.joinpath(*name.split("."))
+            yield from (file for file in (at.with_suffix(".py"), at / "__init__.py") if file.is_file())
+
+
+class _Names(ast.NodeVisitor):
+    """Goes through one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.missing: list[Wanted] = []
+        self._bound: dict[str, str] = {}  # a name of the program -> what of torch's it stands for
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            if alias.name.partition(".")[0] != _TORCH:
+                continue
+            if self._is_there(node, alias.name):
+                self._bound[alias.asname or _TORCH] = alias.name if alias.asname else _TORCH
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.level or (node.module or "").partition(".")[0] != _TORCH:
+            return
+        for alias in node.names:
+            if alias.name == "*":
+                continue
+            full = f"{node.module}.{alias.name}"
+            if self._is_there(node, full):
+                self._bound[alias.asname or alias.name] = full
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        chain = _chain(node)
+        if chain is None or chain[0] not in self._bound:
+            self.generic_visit(node)
+            return
+        is_read = isinstance(node.ctx, ast.Load)
+        self._is_there(node, ".".join([self._bound[chain[0]], *(chain[1:] if is_read else chain[1:-1])]))
+
+    def _is_there(self, node: ast.stmt | ast.expr, name: str) -> bool:
+        """Whether autojit has a name; a missing one is noted, as far as the part that is missing."""
+        parts = name.split(".")
+        for count in range(2, len(parts) + 1):
+            value = _value(parts[:count])
+            if value is _MISSING:
+                self.missing.append(Wanted(self.path, node.lineno, ".".join(parts[:count])))
+                return False
+            if not _has_fixed_names(value):
+                return True
+        return True
+
+
+_MISSING: Any = object()
+
+
+def _value(parts: list[str]) -> Any:
+    """What autojit has under a name of torch's."""
+    value: Any = importlib.import_module("autojit")
+    for count, part in enumerate(parts[1:], 2):
+        if count == 2 and part == "__version__":
+            return ""
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            try:
+                value = importlib.import_module(".".join(["autojit", *parts[1:count]]))
+            except ImportError:
+                return _MISSING
+        except AutojitError:
+            return ""  # it is there, and says why it cannot be used
+    return value
+
+
+def _has_fixed_names(value: Any) -> bool:
+    """Whether what is missing of it now will be missing when the program runs: modules and classes."""
+    return isinstance(value, type) or type(value).__name__ == "module"
+
+
+def _chain(node: ast.expr) -> list[str] | None:
+    """``a.b.c`` as a list; None: it begins with something else than a name."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return [node.id, *reversed(parts)] if isinstance(node, ast.Name) else None

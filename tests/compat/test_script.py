@@ -1,0 +1,136 @@
+"""``python -m autojit run``: programs written for torch run as they are, with named functions compiled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autojit.__main__ import main
+from autojit.compat.wanted_names import missing_names
+
+MODEL = """
+import torch.nn as nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.inner(x)
+"""
+
+PROGRAM = """
+import pickle, sys
+import torch
+import torch.nn.functional as F
+from torch.optim import SGD
+from model import Net
+
+torch.manual_seed(0)
+net = Net()
+opt = SGD(net.parameters(), lr=0.1)
+x, y = torch.randn(8, 4), torch.randint(0, 3, (8,))
+
+def train_step(x, y):
+    opt.zero_grad()
+    loss = F.cross_entropy(net(x), y)
+    loss.backward()
+    opt.step()
+    return loss
+
+if __name__ == "__main__":
+    for _ in range(4):
+        loss = train_step(x, y)
+    assert isinstance(pickle.loads(pickle.dumps(net)), Net)
+    assert torch.__version__ >= "2.0"
+    print(f"{loss.item():.5f}", type(train_step).__name__, type(Net.forward).__name__, sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (tmp_path / "model.py").write_text(MODEL)
+    path = tmp_path / "train.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def _run(program: Path, *options: str, args: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "autojit", "run", *options, program.name, *args]
+    return subprocess.run(command, cwd=program.parent, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_program_runs_as_it_is_and_compiled(program: Path) -> None:
+    plain = _run(program, args=("--lr", "3"))
+    assert plain.returncode == 0, plain.stderr
+    loss, *kinds = plain.stdout.split(maxsplit=3)
+    assert kinds == ["function", "function", "['--lr', '3']\n"] and "not in autojit" not in plain.stderr
+    compiled = _run(program, "--jit", "--step", "train:train_step", "--step", "model:Net.forward")
+    assert compiled.returncode == 0, compiled.stderr
+    found, *kinds = compiled.stdout.split(maxsplit=3)
+    assert abs(float(found) - float(loss)) < 1e-4 and kinds[:2] == ["JitFunction", "JitFunction"]
+
+
+def test_a_program_ends_with_its_own_status(tmp_path: Path) -> None:
+    program = tmp_path / "ends.py"
+    program.write_text("import sys, torch\nsys.exit(7)\n")
+    assert _run(program).returncode == 7
+    program.write_text("import torch\ntorch.ones(2) @ torch.ones(3)\n")
+    failed = _run(program)
+    assert failed.returncode == 1 and 'ends.py", line 2' in failed.stderr and "inner axes differ" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (["nowhere.py"], "no such program"),
+        (["--jit", "--step", "step", "{program}"], "names a function of a module"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(
+    program: Path, capsys: pytest.CaptureFixture[str], options: list[str], match: str
+) -> None:
+    assert main(["run", *(text.format(program=program) for text in options)]) == 2
+    assert match in capsys.readouterr().err
+
+
+def test_a_step_that_the_program_does_not_define_is_named(program: Path) -> None:
+    failed = _run(program, "--jit", "--step", "train:no_step")
+    assert failed.returncode == 2 and "train:no_step" in failed.stderr
+
+
+NAMES = """
+import torch, torch.nn as nn
+import torch.nowhere.below
+from torch.nn import functional as F, NoLayer
+from torch import randn, no_function as g
+import helper
+
+x = torch.ones(2).no_method()
+y = torch.tensor_of_nothing(x)
+z = F.no_loss(nn.Linear(2, 2)(x)); nn.Module.no_attribute
+torch.backends.cudnn.benchmark = True
+torch.set_by_hand = 1
+w = torch.__version__, torch.nn.init.kaiming_normal_, randn(2).shape
+"""
+
+
+def test_names_that_are_missing_are_found_with_their_lines(tmp_path: Path) -> None:
+    """In modules beside the program, too; what a tensor has, and what the program sets, is not looked for."""
+    (tmp_path / "helper.py").write_text("from torch.utils import nothing_there\n")
+    path = tmp_path / "names.py"
+    path.write_text(NAMES)
+    found = [(wanted.path.name, wanted.line, wanted.name) for wanted in missing_names(path)]
+    assert found == [
+        ("helper.py", 1, "torch.utils.nothing_there"),
+        ("names.py", 3, "torch.nowhere"),
+        ("names.py", 4, "torch.nn.NoLayer"),
+        ("names.py", 5, "torch.no_function"),
+        ("names.py", 9, "torch.tensor_of_nothing"),
+        ("names.py", 10, "torch.nn.Module.no_attribute"),
+        ("names.py", 10, "torch.nn.functional.no_loss"),
+    ]

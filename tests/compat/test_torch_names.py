@@ -1,0 +1,61 @@
+"""``import torch`` that gives autojit, as long as somebody wants it."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import autojit as aj
+from autojit.core.errors import UsageError
+
+
+def test_modules_are_the_same_objects_and_stay_what_they_are() -> None:
+    known = ["nn", "nn.functional", "optim", "utils.data", "autograd", "cuda", "linalg"]
+    specs = {name: importlib.import_module(f"autojit.{name}").__spec__ for name in known}
+    with aj.torch_names() as torch:
+        for name in known:
+            ours = importlib.import_module(f"autojit.{name}")
+            assert importlib.import_module(f"torch.{name}") is ours and ours.__spec__ is specs[name]
+            assert ours.__name__ == f"autojit.{name}"
+        assert torch.float32 is aj.float32 and torch.Tensor is aj.Tensor and "randn" in dir(torch)
+    assert not [name for name in sys.modules if name.partition(".")[0] == "torch"]
+
+
+def test_what_is_set_is_set_in_autojit() -> None:
+    with aj.torch_names() as torch:
+        torch.of_a_test = 3
+        assert aj.of_a_test == 3  # type: ignore[attr-defined]
+    del aj.of_a_test  # type: ignore[attr-defined]
+
+
+def test_missing_names_and_modules_are_said_in_torchs_words() -> None:
+    with aj.torch_names() as torch:
+        with pytest.raises(AttributeError, match="module 'torch' has no attribute 'nothing'"):
+            torch.nothing
+        with pytest.raises(ModuleNotFoundError, match=r"No module named 'torch\.nowhere'"):
+            importlib.import_module("torch.nowhere")
+
+
+def test_a_torch_that_is_there_comes_back_or_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = ModuleType("torch")
+    monkeypatch.setitem(sys.modules, "torch", other)
+    with pytest.raises(UsageError, match="torch itself is imported"), aj.torch_names():
+        pass
+    assert sys.modules["torch"] is other
+
+
+def test_contexts_may_be_within_each_other() -> None:
+    with aj.torch_names() as outer:
+        with aj.torch_names() as inner:
+            assert importlib.import_module("torch") is inner is not outer
+        assert importlib.import_module("torch") is outer
+
+
+def test_nothing_of_it_is_imported_before_it_is_asked_for() -> None:
+    text = "import sys, autojit; print([n for n in sys.modules if n.startswith('autojit.compat')])"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
