@@ -8,7 +8,7 @@ never inlined is taken out of the module and named by what it is, so that equal 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -64,27 +64,35 @@ class _Parts:
         for name in waiting:  # grows meanwhile
             if name in kept:
                 continue
-            found = kept[name] = self.pieces.get(name) or self.constants[name]
-            for used in dict.fromkeys(_NAME.findall(found)):
-                if used not in self.pieces and used not in self.constants:
-                    continue
-                if used in self.pieces and self._is_apart(used) and used != name:
-                    declared[used] = self._new_name(used)
-                else:
+            text = self.pieces.get(name) or self.constants[name]
+            new: dict[str, str] = {}
+            for used in dict.fromkeys(_NAME.findall(text)):
+                if used in self.pieces and used != name and self._is_apart(used):
+                    new[used] = declared[used] = self._new_name(used)
+                elif used in self.pieces or used in self.constants:
                     waiting.append(used)
+            kept[name] = _NAME.sub(lambda found, new=new: f"@{new.get(found[1], found[1])}", text) if new else text  # type: ignore[misc]
         lines = [f"define {kept[name]}" for name in kept if name in self.pieces]
-        lines += [_declaration(self.pieces[name]) for name in declared]
+        lines += [_declaration(self.pieces[name], name, new) for name, new in declared.items()]
         lines += [kept[name] for name in kept if name in self.constants]
-        return "\n".join([WRITTEN_OUT, *(_renamed(line, declared) for line in lines), *self.tail])
+        return "\n".join([WRITTEN_OUT, *lines, *self.tail])
 
     def _new_name(self, name: str) -> str:
         """The name of a function that is taken out: it follows from its text, and so from what it calls."""
         found = self.made.get(name)
         if found is None:
             text = self._module([name]).replace("\ndefine internal ", "\ndefine ", 1)
-            found = self.made[name] = f"{name}.{sha256(text.encode()).hexdigest()[:32]}"
-            self.functions[found] = _renamed(text, {name: found})
+            named = _known.get(text)
+            if named is None:
+                new = f"{name}.{sha256(text.encode()).hexdigest()[:32]}"
+                named = _known[text] = new, text.replace(f"@{name}(", f"@{new}(")
+            found = self.made[name] = named[0]
+            self.functions[found] = named[1]
         return found
+
+
+_known: dict[str, tuple[str, str]] = {}
+"""By the text of a function's module, its name and the module under that name, which is kept with its code anyway."""
 
 
 def _name_of(piece: str) -> str:
@@ -93,12 +101,6 @@ def _name_of(piece: str) -> str:
     return found[1]
 
 
-def _declaration(piece: str) -> str:
+def _declaration(piece: str, name: str, new: str) -> str:
     head = piece.partition(" nounwind")[0].removeprefix("internal ")
-    return f"declare {_PARAMETER.sub('', head)}"
-
-
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    for old, new in names.items():
-        text = re.sub(rf"@{re.escape(old)}(?![\w.])", f"@{new}", text)
-    return text
+    return f"declare {_PARAMETER.sub('', head)}".replace(f"@{name}(", f"@{new}(")

@@ -191,7 +191,7 @@ class CpuKernel(KernelFunction):
         LLVM would write a vector loop out four times for four rows (a batch norm over four images takes 21 instead of
         105 ms to compile), which gains nothing: a turn is a long loop already.
         """
-        if self.long_until < first_line:
+        if self.back_edge or self.long_until < first_line:  # else all loops say so
             return super().after_turn(first_line)
         if self.rolled is None:
             number = len(self.module.nodes)
