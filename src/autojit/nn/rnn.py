@@ -104,16 +104,17 @@ class RNNBase(Recurrent):
         """The next state from the input's part of the gates; ``weights`` are those of the hidden state."""
         raise NotImplementedError
 
-    def _as_one_op(self, x: Tensor, state: _State, suffix: str, live: Tensor | None) -> tuple[Tensor, ...] | None:
+    def _as_one_op(
+        self, x: Tensor, state: _State, parameters: dict[str, Any], live: Tensor | None, *, reverse: bool
+    ) -> tuple[Tensor, ...] | None:
         """The output and the last states where eager mode computes a layer's direction as one op, else None."""
         shapes = self._shapes(0)
-        weights = [getattr(self, f"{name}_{suffix}") for name in shapes]
+        weights = [parameters[name] for name in shapes]
         if thread.autocast is not None or thread.trace is not None or not is_one_step(x, *state, parameters=weights):
             return None
         shapes["weight_ih"] = (shapes["weight_ih"][0], x.shape[-1])
         if [w.shape for w in weights] != [*shapes.values()] or not {type(w) for w in weights} <= PLAIN:
             return None
-        reverse = suffix.endswith("_reverse")
         options: tuple[bool, ...] = (live is not None, self.bias, reverse)
         name = f"{self.mode.lower()}_sequence"
         if self.mode == "LSTM":
@@ -127,12 +128,14 @@ class RNNBase(Recurrent):
         """One layer in one direction over ``f[time, n, size]``; where ``live`` b[time, n, 1] is false, rows keep their
         state and give zeros.
         """
-        found = self._as_one_op(x, state, suffix, live)
+        names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh", "weight_hr")
+        parameters: dict[str, Any] = {name: getattr(self, f"{name}_{suffix}", None) for name in names}
+        reverse = suffix.endswith("_reverse")
+        found = self._as_one_op(x, state, parameters, live, reverse=reverse)
         if found is not None:
             return found[0], found[1:]
-        names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh", "weight_hr")
-        parameters: tuple[Any, ...] = tuple(getattr(self, f"{name}_{suffix}", None) for name in names)
-        gates, weights = F.linear(x, *parameters[:2]), parameters[2:]
+        given_weights = tuple(parameters.values())
+        gates, weights = F.linear(x, *given_weights[:2]), given_weights[2:]
         if thread.autocast is not None and self.mode != "GRU":  # in a GRU the state's dtype wins
             state = tuple(part.to(gates.dtype) for part in state)
 
@@ -144,7 +147,7 @@ class RNNBase(Recurrent):
             return new, aj.where(given[1], new[0], 0.0)
 
         given = (gates,) if live is None else (gates, live)
-        final, output = aj.scan(step, state, given, reverse=suffix.endswith("_reverse"))
+        final, output = aj.scan(step, state, given, reverse=reverse)
         return output, final
 
     def _run_layers(self, x: Tensor, states: _State, live: Tensor | None) -> tuple[Tensor, _State]:

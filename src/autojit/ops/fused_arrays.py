@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import autojit.ops.composites_arrays as composites  # by its full name: asking the package would load all of it
 from autojit.core.dtypes import float64
@@ -52,6 +52,11 @@ class FusedArrays(NamedComposite):
         inner = self.after(self.adjoints[:-1])
         operands = inner.related(types[: len(types) - inner.n_outputs])
         return (*operands, *[v.type for v in inner.graph_of(operands).outputs])
+
+    @property
+    def opened_by(self) -> Literal["expand", "open_bodies"]:  # type: ignore[override]
+        """Loops are opened before the passes that look for them."""
+        return "open_bodies" if self.composite in SEQUENCES else "expand"
 
     @property
     def is_awaited(self) -> bool:
