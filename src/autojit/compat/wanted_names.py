@@ -11,6 +11,7 @@ import ast
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from autojit.core.errors import AutojitError
@@ -133,7 +134,7 @@ def _value(parts: list[str]) -> Any:
 
 def _has_fixed_names(value: Any) -> bool:
     """Whether what is missing of it now will be missing when the program runs: modules and classes."""
-    return isinstance(value, type) or type(value).__name__ == "module"
+    return isinstance(value, type | ModuleType)
 
 
 def _chain(node: ast.expr) -> list[str] | None:

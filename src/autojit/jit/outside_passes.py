@@ -109,7 +109,9 @@ class OutsidePasses:
         """Whether nothing but sums happens between a node and the leaves of its state, whatever the pass is."""
         if _is_hooked(node) or not _is_plain_now():
             return False
-        return int(guard_epoch[0]) == self.epoch or self._has_plain_leaves()
+        if int(guard_epoch[0]) != self.epoch:
+            return self._has_plain_leaves()
+        return all([leaf._requires_grad for leaf in self.leaves.values()])  # noqa: C419 (steps set flags, uncounted)
 
     def _has_plain_leaves(self) -> bool:
         """Hooks and flags that change are counted in the epoch."""
