@@ -59,3 +59,27 @@ def test_nothing_of_it_is_imported_before_it_is_asked_for() -> None:
     text = "import sys, autojit; print([n for n in sys.modules if n.startswith('autojit.compat')])"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+IMPORTS = """
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.distributed import init_process_group, destroy_process_group
+from torch.nn.attention import SDPBackend, sdpa_kernel
+import torch.backends.cudnn as cudnn, torch.multiprocessing as mp, torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+from torch.cuda.amp import GradScaler, autocast
+"""
+
+
+def test_what_training_programs_import_first_is_there_and_says_what_it_cannot_do() -> None:
+    with aj.torch_names() as torch:
+        names: dict[str, object] = {}
+        exec(IMPORTS, names)
+        assert not torch.xpu.is_available() and not names["dist"].is_initialized()  # type: ignore[attr-defined]
+        for call in (names["init_process_group"], names["destroy_process_group"], torch.distributed.barrier):
+            with pytest.raises(UsageError, match="process"):
+                call()  # type: ignore[operator]
+        with pytest.raises(UsageError, match="DistributedDataParallel: Default process group has not been init"):
+            names["DDP"](torch.nn.Linear(2, 2))  # type: ignore[operator]
+    with pytest.raises(ValueError, match="instance of SDPBackend"), aj.nn.attention.sdpa_kernel([]):
+        pass
