@@ -82,6 +82,9 @@ def test_a_program_ends_with_its_own_status(tmp_path: Path) -> None:
     program.write_text("import torch\ntorch.ones(2) @ torch.ones(3)\n")
     failed = _run(program)
     assert failed.returncode == 1 and 'ends.py", line 2' in failed.stderr and "inner axes differ" in failed.stderr
+    program.write_text("import torch\ndef f(:\n")
+    failed = _run(program)
+    assert failed.returncode == 1 and 'ends.py", line 2' in failed.stderr and "SyntaxError" in failed.stderr
 
 
 @pytest.mark.parametrize(
@@ -89,6 +92,8 @@ def test_a_program_ends_with_its_own_status(tmp_path: Path) -> None:
     [
         (["nowhere.py"], "no such program"),
         (["--jit", "--step", "step", "{program}"], "names a function of a module"),
+        (["--step", "train:train_step", "{program}"], "--jit and --step go together"),
+        (["--jit", "{program}"], "--jit and --step go together"),
     ],
 )
 def test_what_cannot_be_run_is_refused(

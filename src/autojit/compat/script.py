@@ -38,9 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE:FUNCTION",
         help="compile this function, e.g. train:train_step or model:Net.forward; several times for several",
     )
-    parser.add_argument(
-        "--jit", action="store_true", help="compile the functions of --step; without it they are listed"
-    )
+    parser.add_argument("--jit", action="store_true", help="compile the functions that --step names")
     parser.add_argument("script", type=Path, help="the program")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
 
@@ -54,6 +52,12 @@ def run(options: argparse.Namespace) -> int:
     path: Path = options.script
     if not path.is_file():
         raise ArgumentError("run: there is no such program", {"script": str(path)}, "name a Python file")
+    if options.jit != bool(options.step):
+        raise ArgumentError(
+            "run: --jit and --step go together",
+            {"jit": options.jit, "step": options.step},
+            "write --jit --step train:step",
+        )
     steps = Steps(options.step)
     for _wanted in missing_names(path):
         pass

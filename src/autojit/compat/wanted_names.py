@@ -33,15 +33,19 @@ class Wanted(NamedTuple):
 def missing_names(path: Path) -> list[Wanted]:
     """The names of torch's that a program asks for in vain, each once a line, in order.
 
+    A file that Python cannot read is left out: whoever runs it is told.
+
     Raises:
-        SyntaxError: the program is none.
-        OSError: it cannot be read.
+        OSError: one cannot be read.
     """
     found: dict[Wanted, None] = {}
     waiting, seen = [path], {path.resolve()}
     while waiting:
         here = waiting.pop()
-        tree = ast.parse(here.read_bytes(), str(here))
+        try:
+            tree = ast.parse(here.read_bytes(), str(here))
+        except SyntaxError:
+            continue
         names = _Names(here)
         names.visit(tree)
         found.update(dict.fromkeys(names.missing))

@@ -16,7 +16,7 @@ import re
 
 from autojit.codegen.cuda.product_shelves import BANKS_BYTES, Shelf
 from autojit.codegen.cuda.product_steps import LaneSteps, Parts, SingleSteps, SplitSteps, Steps, TensorSteps, Totals
-from autojit.codegen.cuda.product_tiles import GROUP_ROWS, GROUPED, LANES, SINGLE, SPLIT, Fragment
+from autojit.codegen.cuda.product_tiles import GROUP, GROUP_ROWS, LANES, SINGLE, SPLIT, Fragment
 from autojit.codegen.function_text import Operand
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import bfloat16
@@ -90,7 +90,7 @@ def steps_of(fragment: Fragment) -> type[Steps]:
     """The way to multiply that belongs to a tile's fragments."""
     if fragment is LANES:
         return LaneSteps
-    if fragment in GROUPED.values():
+    if fragment is GROUP:
         return GroupSteps
     return {SPLIT: SplitSteps, SINGLE: SingleSteps}.get(fragment, TensorSteps)
 

@@ -55,14 +55,14 @@ DOUBLE = Fragment("mma.m8n8k4.row.col.f64", 8, 4, 1, "double", 100)
 DEEP_DOUBLE = Fragment("mma.m16n8k16.row.col.f64", 16, 16, 1, "double", 100)
 HALF = Fragment("mma.m16n8k16.row.col.f32.f32", 16, 16, 2, "<2 x half>", 900)
 BRAIN = Fragment("mma.m16n8k16.row.col.bf16", 16, 16, 2, "i32", 900)
-GROUP_HALF = Fragment("wgmma", 16, 16, 2, "", 1400)
-GROUP_BRAIN = Fragment("wgmma", 16, 16, 2, "", 1400)
+GROUP = Fragment("wgmma", 16, 16, 2, "", 1400)
 """Of a group of four warps, each of which has sixteen of its rows: see `product_groups`."""
 LANES = Fragment("", 16, 1, 1, "", 100)
 """No instruction of warps: every lane multiplies and adds its own elements."""
 
 TENSOR_FRAGMENTS = {float32: SPLIT, float64: DOUBLE, float16: HALF, bfloat16: BRAIN}
-GROUPED = {HALF: GROUP_HALF, BRAIN: GROUP_BRAIN}
+GROUPED = (HALF, BRAIN)
+"""The fragments in whose place a group multiplies."""
 GROUP_ROWS = 64
 """Of what four warps multiply together; of a panel of an operand that does not run deep, 128 bytes of lines."""
 GROUP_CAPABILITY = 90
@@ -114,7 +114,7 @@ class Tile:
     @property
     def is_grouped(self) -> bool:
         """Whether groups of four warps multiply, straight from shared memory."""
-        return self.fragment in GROUPED.values()
+        return self.fragment is GROUP
 
     @property
     def is_lone(self) -> bool:
@@ -203,12 +203,11 @@ GROUP_DEPTH_BYTES = 128
 
 def group_tiles_of(fragment: Fragment, dtype: DType, target: CudaTarget, k: int) -> list[Tile]:
     """The tiles that groups of warps compute, if the GPU and the dtype have such: from a turn for every stage on."""
-    grouped = GROUPED.get(fragment)
-    if grouped is None or target.capability != GROUP_CAPABILITY:
+    if fragment not in GROUPED or target.capability != GROUP_CAPABILITY:
         return []
     depth = GROUP_DEPTH_BYTES // dtype.size_bytes
     return [
-        Tile(grouped, (4 * groups, 1), (1, columns // COLUMNS), depth, stages)
+        Tile(GROUP, (4 * groups, 1), (1, columns // COLUMNS), depth, stages)
         for groups, columns, stages in GROUP_LAYOUTS
         if k >= stages * depth
     ]

@@ -45,7 +45,7 @@ class KernelNode:
     """A launch in a graph; ``parameters`` is the address of the words that hold the addresses of its arguments.
 
     ``after``: positions of the nodes that come before it. ``is_cooperative``: all blocks run at once.
-    ``starts_early``: its blocks may start when those of the launches before it have, because it waits for their end
+    ``starts_early``: its blocks may start while those of the launches before it end, because it waits for that
     itself (`codegen.cuda.early_start`). ``shared_bytes``: of shared memory, beyond what the text has.
     """
 
