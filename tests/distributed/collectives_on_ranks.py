@@ -291,3 +291,67 @@ def check_a_forked_child_is_refused() -> None:
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def check_compiled_is_eager() -> None:
+    n, me = dist.get_world_size(), dist.get_rank()
+
+    def step(x: aj.Tensor, y: aj.Tensor) -> tuple[aj.Tensor, ...]:
+        total = x * 2
+        dist.all_reduce(total)
+        mean = x + 1
+        dist.all_reduce(mean, dist.ReduceOp.AVG)
+        largest = y.clone()
+        dist.all_reduce(largest, dist.ReduceOp.MAX)
+        rows = aj.empty(n, *x.shape, dtype=x.dtype)
+        dist.all_gather_into_tensor(rows, x * x)
+        listed = [aj.empty_like(y) for _ in range(n)]
+        dist.all_gather(listed, y)
+        part = aj.empty(2, 3, dtype=x.dtype)
+        dist.reduce_scatter_tensor(part, rows.reshape(-1, 3)[: 2 * n] * (me + 1.0))
+        peak = aj.empty(2, 3, dtype=x.dtype)
+        dist.reduce_scatter(peak, [rows.reshape(-1, 3)[k : k + 2] * y[0] for k in range(n)], dist.ReduceOp.MAX)
+        swapped = aj.empty_like(rows)
+        dist.all_to_all_single(swapped, rows * y[0])
+        exchanged = [aj.empty_like(x) for _ in range(n)]
+        dist.all_to_all(exchanged, [x * k for k in range(n)])
+        root = y * 3
+        dist.broadcast(root, src=n - 1)
+        one = y * 5
+        dist.reduce(one, 0)
+        return total, mean, largest, rows, *listed, part, peak, swapped, *exchanged, root, one
+
+    compiled = aj.jit(step)
+    for dtype in (aj.float64, aj.float32, aj.bfloat16):
+        for _ in range(3):
+            x = (aj.randn(4, 3) + me).to(dtype)
+            y = (aj.randn(3) - me).to(dtype)
+            for found, expected in zip(compiled(x, y), step(x, y), strict=True):
+                same(found, expected)
+    stats = compiled.stats()
+    assert stats["fallbacks"] == 0, stats
+    assert stats["native_calls"] + stats["python_calls"] == 9, stats
+
+
+def check_state_that_a_compiled_step_reduces() -> None:
+    n, me = dist.get_world_size(), dist.get_rank()
+    total = aj.zeros(3)
+
+    @aj.jit
+    def step(x: aj.Tensor) -> None:
+        total.add_(x)
+        dist.all_reduce(total)
+
+    expected = np.zeros(3)
+    for k in range(4):
+        step(aj.full((3,), float(k * (me + 1))))
+        expected = n * expected + k * sum(range(1, n + 1))
+        assert total.tolist() == expected.tolist()
+
+
+def check_nan_wins() -> None:
+    n, me = dist.get_world_size(), dist.get_rank()
+    for op in (dist.ReduceOp.MAX, dist.ReduceOp.MIN, dist.ReduceOp.SUM):
+        x = aj.tensor([float(me), float("nan") if me == n - 1 else 1.0, float("inf")])
+        dist.all_reduce(x, op)
+        assert x[1].isnan() and x[2] == float("inf")

@@ -21,6 +21,7 @@ from autojit.distributed.mesh import *
 from autojit.distributed.objects import *
 from autojit.distributed.point_to_point import *
 from autojit.distributed.reductions import *
+from autojit.distributed.threads import run_ranks as run_ranks
 from autojit.distributed.work import *
 
 _provide(

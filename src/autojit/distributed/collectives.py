@@ -108,7 +108,7 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
 
     def finish() -> None:
         found = from_engine(sent, target.array.dtype, how, member.size())
-        target.put(target.array if found.base is target.array else found, "all_reduce")
+        target.put(found, "all_reduce")
 
     return _ended(Work(pending, finish, [tensor]), async_op)
 

@@ -51,7 +51,7 @@ class Target:
     def put(self, found: Ndarray, name: str) -> None:
         """Let the tensor have these elements."""
         if self.is_own:
-            if found is not self.array:
+            if found is not self.array and found.base is not self.array:
                 self.array[...] = found
             storage_of(self.tensor).bump(name, here())
             return

@@ -1,7 +1,6 @@
 """How reductions combine elements: torch's ``ReduceOp``, and dtypes that MPI cannot combine.
 
-float16 and bfloat16 are combined in float32 and rounded once, at the end; bool counts as 0 and 1, a sum being "any"
-and a product "all"; the small floats of 8 bits are refused, as torch refuses them.
+What becomes of each dtype is `ops.rank_arithmetic`'s to say, as for the ops of a compiled step.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.errors import ArgumentError, DTypeError
+from autojit.ops.collectives import COMBINATIONS
+from autojit.ops.rank_arithmetic import combined_as, from_keys, ordered_keys, wide
 
 if TYPE_CHECKING:
     from autojit.core.communicator import Ndarray
@@ -66,22 +67,23 @@ def check_dtype(dtype: np.dtype[Any], op: str, name: str) -> None:
         raise DTypeError(f"{name}: {dtype.name} has no such reduction", {"op": op}, "convert the tensor first")
 
 
-def to_engine(array: Ndarray, op: str) -> tuple[Ndarray, str]:
-    """The elements as the engine combines them, which may be the array's memory, and the engine's reduction.
-
-    The engine knows whole numbers, float32, float64 and complex numbers, and no average.
-    """
-    if array.dtype == np.bool_:
-        return array.view(np.uint8), {"sum": "max", "bor": "max", "prod": "min", "band": "min"}.get(op, op)
-    engine_op = "sum" if op == "avg" else op
-    is_half = array.dtype.itemsize == 2 and array.dtype.kind not in "iu"
-    return (array.astype(np.float32) if is_half else array), engine_op
+def to_engine(array: Ndarray, op: str) -> tuple[Ndarray, Any]:
+    """The elements as the engine combines them, which may be the array's memory, and the engine's reduction."""
+    parts = wide(array)
+    engine_op: Any = "sum" if op == "avg" else op
+    if op in ("max", "min") and parts.dtype.kind == "f":
+        return ordered_keys(parts, engine_op), engine_op
+    if op in COMBINATIONS:
+        engine_op = combined_as(array.dtype, engine_op)
+    return parts, engine_op
 
 
 def from_engine(found: Ndarray, dtype: np.dtype[Any], op: str, size: int) -> Ndarray:
     """What the engine has combined, as elements of ``dtype``: the same memory where it can be."""
     if dtype == np.bool_:
         return found.view(np.bool_)
+    if op in ("max", "min") and found.dtype.kind == "i" and dtype.kind not in "iu":
+        found = from_keys(found, np.dtype(f"f{found.itemsize}"))
     if op == "avg":
         found /= size
     return found.astype(dtype, copy=False)

@@ -1,0 +1,66 @@
+"""What collectives do with arrays before and behind the communicator: dtypes that it does not combine, and order.
+
+Communicators combine integers, float32, float64 and complex numbers. Bools are combined as bytes, halves in float32
+and rounded once. The largest and the smallest of floats are found as integers of the same order: MPI does not say what
+becomes of NaN and of zeros with signs, and here NaN is the result wherever it takes part.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autojit.core.communicator import Combination, Communicator
+from autojit.ir.op import Ndarray
+
+__all__ = ["combined_as", "from_keys", "ordered_keys", "packed", "reduced", "wide"]
+
+
+def packed(x: Ndarray) -> Ndarray:
+    """The array without gaps, in the order of its elements."""
+    return np.ascontiguousarray(x).reshape(x.shape)
+
+
+def wide(x: Ndarray) -> Ndarray:
+    """The elements as numbers that communicators combine."""
+    if x.dtype == np.bool_:
+        return x.view(np.uint8)
+    is_narrow = x.dtype.itemsize < 4 and x.dtype.kind not in "iu"
+    return x.astype(np.float32) if is_narrow else x
+
+
+def combined_as(dtype: np.dtype[np.generic], combine: Combination) -> Combination:
+    """How ``wide`` numbers are combined: a sum of bools is whether one is true, a product whether all are."""
+    if dtype != np.bool_:
+        return combine
+    return "max" if combine in ("sum", "max") else "min"
+
+
+def reduced(ranks: Communicator, x: Ndarray, combine: Combination) -> Ndarray:
+    """Every element combined over the ranks."""
+    parts = wide(x)
+    if parts.dtype.kind == "f" and combine in ("max", "min"):
+        keys = ordered_keys(parts, combine)
+        ranks.all_reduce(keys, combine)
+        return from_keys(keys, parts.dtype).astype(x.dtype, copy=False)
+    buffer = np.array(parts, order="C")
+    ranks.all_reduce(buffer, combined_as(x.dtype, combine))
+    return buffer.view(np.bool_) if x.dtype == np.bool_ else buffer.astype(x.dtype, copy=False)
+
+
+def ordered_keys(x: Ndarray, combine: Combination) -> Ndarray:
+    """Integers in the order of the floats; NaN is beyond all of them, on the side that wins."""
+    integers = np.dtype(f"i{x.dtype.itemsize}")
+    limits = np.iinfo(integers)
+    keys = _turned(packed(x).view(integers))
+    keys[np.isnan(x)] = limits.max if combine == "max" else limits.min
+    return keys
+
+
+def from_keys(keys: Ndarray, dtype: np.dtype[np.generic]) -> Ndarray:
+    """The floats behind ``ordered_keys``."""
+    return _turned(keys).view(dtype)
+
+
+def _turned(bits: Ndarray) -> Ndarray:
+    """Signed magnitudes as numbers of the same order, and back."""
+    return np.asarray(np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits))
