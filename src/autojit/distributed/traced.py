@@ -38,8 +38,15 @@ def _combined(x: Tensor, how: str, member: ProcessGroup) -> Tensor:
     combine: Any = "sum" if how == "avg" else how
     if combine not in COMBINATIONS:
         raise UnsupportedError(f"all_reduce: {how} is no part of a compiled step", {}, "call it outside of the step")
-    total = apply(AllReduce(*_group(member), combine, True), x)
-    return total / member.size() if how == "avg" else total
+    if how != "avg":
+        return apply(AllReduce(*_group(member), combine, True), x)
+    return (apply(AllReduce(*_group(member), combine, True), _wide(x)) / member.size()).to(x.dtype)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Halves as float32, so that an average is rounded once, as outside of a step."""
+    is_half = x.dtype.is_floating_point and x.dtype.itemsize == 2
+    return x.float() if is_half else x
 
 
 def all_reduce(tensor: Tensor, how: str, member: ProcessGroup) -> None:
@@ -85,8 +92,8 @@ def reduce_scatter(output: Tensor, parts: Tensor, how: str, member: ProcessGroup
     with no_grad():
         rows = parts.reshape(member.size(), *output.shape)
         if how in ("sum", "avg"):
-            made = apply(ReduceScatter(*_group(member)), rows)
-            made = made / member.size() if how == "avg" else made
+            made = apply(ReduceScatter(*_group(member)), _wide(rows) if how == "avg" else rows)
+            made = (made / member.size()).to(parts.dtype) if how == "avg" else made
         else:
             made = apply(OwnPart(*_group(member)), _combined(rows, how, member))
         copy_into(output, made, "reduce_scatter")
