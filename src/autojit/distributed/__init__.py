@@ -1,81 +1,33 @@
-"""Training in several processes: not available; the questions that programs ask first.
+"""Training in several processes, under torch's names: ranks of an MPI job that call each other's collectives.
+
+``python -m autojit.launch -n 2 train.py`` starts the ranks; alone, a program is a group of one.
 
 Example:
     >>> import autojit as aj
-    >>> aj.distributed.is_available() and aj.distributed.is_initialized()
-    False
+    >>> aj.distributed.init_process_group()
+    >>> aj.distributed.get_rank(), aj.distributed.get_world_size()
+    (0, 1)
+    >>> aj.distributed.destroy_process_group()
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+from autojit.core.lazy_modules import provide as _provide
+from autojit.distributed.availability import *
+from autojit.distributed.collectives import *
+from autojit.distributed.failures import *
+from autojit.distributed.groups import *
+from autojit.distributed.mesh import *
+from autojit.distributed.objects import *
+from autojit.distributed.point_to_point import *
+from autojit.distributed.reductions import *
+from autojit.distributed.threads import run_ranks as run_ranks
+from autojit.distributed.work import *
 
-from autojit.core.errors import UsageError
-
-__all__ = [
-    "barrier",
-    "destroy_process_group",
-    "get_rank",
-    "get_world_size",
-    "init_process_group",
-    "is_available",
-    "is_initialized",
-]
-
-
-def is_available() -> bool:
-    """Whether processes can work together: no."""
-    return False
-
-
-def is_initialized() -> bool:
-    """Whether they do."""
-    return False
-
-
-def get_rank(group: object = None) -> int:
-    """This process's number: -1, as it belongs to no group."""
-    return -1
-
-
-def get_world_size(group: object = None) -> int:
-    """The number of processes: -1, as there is no group."""
-    return -1
-
-
-def init_process_group(backend: str | None = None, *args: object, **kwargs: object) -> NoReturn:
-    """Join other processes: refused. Programs ask for the name, and call it where they are started as one of several.
-
-    Raises:
-        UsageError: always.
-    """
-    raise UsageError(
-        "init_process_group: processes cannot work together yet",
-        {"backend": backend},
-        "run the program as one process: leave RANK and WORLD_SIZE unset",
-    )
-
-
-def destroy_process_group(group: object = None) -> NoReturn:
-    """Leave the other processes.
-
-    Raises:
-        UsageError: always, as there are none.
-    """
-    raise _no_group("destroy_process_group")
-
-
-def barrier(group: object = None, async_op: bool = False, device_ids: object = None) -> NoReturn:
-    """Wait for the other processes.
-
-    Raises:
-        UsageError: always, as there are none.
-    """
-    raise _no_group("barrier")
-
-
-def _no_group(name: str) -> UsageError:
-    return UsageError(
-        f"{name}: Default process group has not been initialized, please make sure to call init_process_group.",
-        fix="ask is_initialized() first",
-    )
+_provide(
+    "autojit.distributed",
+    {
+        "device_mesh": "mesh",
+        "distributed_c10d": "availability collectives groups objects point_to_point reductions work failures",
+    },
+)
