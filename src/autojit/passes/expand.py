@@ -14,7 +14,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from autojit.core.dtypes import DType, bfloat16, float16, float32, int64
+from autojit.core.dtypes import DType, bfloat16, float16, float32, int32, int64
 from autojit.core.machine import Attending, Machine
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
@@ -22,6 +22,7 @@ from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind, bind_all
 from autojit.ops.graph_op import GraphOp
+from autojit.ops.rank_arithmetic import sums_wrongly
 from autojit.passes.complex_parts import split_complex
 from autojit.passes.flexible_scores import opened, written_out
 from autojit.passes.fourier import transform_rules
@@ -56,12 +57,13 @@ def _product(machine: Machine, rewriter: Rewriter, op: Any, operands: tuple[Trac
     return product if op.result is not None else _cast(product, dtype)
 
 
-def _combined_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
-    """Ranks combine narrow floats in float32, and round once."""
+def _combined_wide(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
+    """Ranks combine narrow floats in float32, and round once; small integers they add up as larger ones."""
     dtype = operands[0].spec.dtype
-    if dtype not in HALVES and dtype.kind != "float8":
+    is_narrow = dtype in HALVES or dtype.kind == "float8"
+    if not (is_narrow or sums_wrongly(dtype.numpy, getattr(op, "combine", "sum"))):
         return None
-    found = bind(op, _cast(operands[0], float32))
+    found = bind(op, _cast(operands[0], float32 if is_narrow else int32))
     return found if found.spec.dtype is int64 else _cast(found, dtype)
 
 
@@ -133,7 +135,7 @@ RULES: dict[str, Rule] = {
     "view_update": _own_expansion,
     **dict.fromkeys(("sum", "prod", "amax", "amin"), _in_float32),
     **dict.fromkeys(("cumulative", "cumulative_extreme", "linear_recurrence"), _all_in_float32),
-    **dict.fromkeys(("all_reduce", "reduce_scatter", "owner"), _combined_in_float32),
+    **dict.fromkeys(("all_reduce", "reduce_scatter", "owner"), _combined_wide),
     "own_part": _own_expansion,
     **dict.fromkeys(("scatter", "index_update", "index_put"), _all_in_float32),
 }
