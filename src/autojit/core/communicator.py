@@ -146,6 +146,11 @@ def joined(name: str) -> Communicator | None:
     return _groups.by_name.get(name)
 
 
+def listen(listener: Callable[[str, Communicator | None], None]) -> None:
+    """Call ``listener(name, communicator)`` whenever a group is joined (None: left) from now on."""
+    _groups.listeners.append(listener)
+
+
 class ThreadAsRank:
     """While entered, the calling thread finds these groups by their names, and then those of the process."""
 

@@ -60,6 +60,11 @@ class Collective(OfGroup, Structured, abstract=True):
     def has_effect(self) -> bool:  # type: ignore[override]
         return not self.again
 
+    @property
+    def repeated(self) -> Any:  # type: ignore[override]
+        """See `ir.op.Op.repeated`."""
+        return replace(self, again=False) if self.again else None  # type: ignore[type-var]
+
     def silent(self) -> Any:
         """See `ir.op.Op.silent`."""
         return replace(self, again=True)  # type: ignore[type-var]

@@ -1,8 +1,9 @@
 """What collectives do with arrays before and behind the communicator: dtypes that it does not combine, and order.
 
-Communicators combine integers, float32, float64 and complex numbers. Bools are combined as bytes, halves in float32
-and rounded once. The largest and the smallest of floats are found as integers of the same order: MPI does not say what
-becomes of NaN and of zeros with signs, and here NaN is the result wherever it takes part.
+Communicators combine integers, float32, float64 and complex numbers. Bools are combined as bytes, halves in float32 and
+rounded once, sums of small integers as larger ones. The largest and the smallest of floats are found as integers of the
+same order: MPI does not say what becomes of NaN and of zeros with signs, and here NaN is the result wherever it takes
+part.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from autojit.core.communicator import Combination, Communicator
 from autojit.ir.op import Ndarray
 
-__all__ = ["combined_as", "from_keys", "ordered_keys", "packed", "reduced", "wide"]
+__all__ = ["combined_as", "from_keys", "ordered_keys", "packed", "reduced", "sums_wrongly", "wide"]
 
 
 def packed(x: Ndarray) -> Ndarray:
@@ -20,12 +21,21 @@ def packed(x: Ndarray) -> Ndarray:
     return np.ascontiguousarray(x).reshape(x.shape)
 
 
-def wide(x: Ndarray) -> Ndarray:
+def wide(x: Ndarray, combine: str = "sum") -> Ndarray:
     """The elements as numbers that communicators combine."""
     if x.dtype == np.bool_:
         return x.view(np.uint8)
-    is_narrow = x.dtype.itemsize < 4 and x.dtype.kind not in "iu"
-    return x.astype(np.float32) if is_narrow else x
+    if x.dtype.kind in "iu":
+        return x.astype(np.int32) if sums_wrongly(x.dtype, combine) else x
+    return x.astype(np.float32) if x.dtype.itemsize < 4 else x
+
+
+def sums_wrongly(dtype: np.dtype[np.generic], combine: str) -> bool:
+    """Whether an engine may stop at the largest number of a dtype instead of going on at the smallest.
+
+    Open MPI 5.0.11 does where the machine has AVX: its sums of 8 and 16 bits saturate, for some lengths.
+    """
+    return combine == "sum" and dtype.kind in "iu" and dtype.itemsize < 4
 
 
 def combined_as(dtype: np.dtype[np.generic], combine: Combination) -> Combination:
@@ -37,7 +47,7 @@ def combined_as(dtype: np.dtype[np.generic], combine: Combination) -> Combinatio
 
 def reduced(ranks: Communicator, x: Ndarray, combine: Combination) -> Ndarray:
     """Every element combined over the ranks."""
-    parts = wide(x)
+    parts = wide(x, combine)
     if parts.dtype.kind == "f" and combine in ("max", "min"):
         keys = ordered_keys(parts, combine)
         ranks.all_reduce(keys, combine)

@@ -113,8 +113,10 @@ def own_nodes(first: Graph, later: Graph, same: dict[Value, Value]) -> list[Node
     is_counted = hangs_on_counts(later.nodes)
     for node in later.nodes:
         mapped = [same.get(v) for v in node.inputs]
-        is_own = None in mapped or node.op.has_effect or node.op.calls_out or is_counted(node)
-        outputs = None if is_own else known.get((node.op, tuple(mapped)))  # type: ignore[arg-type]
+        repeated = node.op.repeated
+        is_call = repeated is None and (node.op.has_effect or node.op.calls_out)
+        is_own = None in mapped or is_call or is_counted(node)
+        outputs = None if is_own else known.get((repeated or node.op, tuple(mapped)))  # type: ignore[arg-type]
         if outputs is None:
             found.append(node)
         else:
