@@ -1,9 +1,9 @@
 """Run as a program by MPI's launcher, one per rank: runs the rank's program, and tells `autojit.launch` how it ended.
 
 It is started with ``python -P``, as this folder has modules of the names of Python's, and imports nothing of autojit, so
-that a rank costs one start of Python; the program is ``__main__`` as without it, and finds the variables that torchrun
-sets. A second process waits for it: the launcher may be one that goes on when a rank has died (Open MPI with fault
-tolerance), and then somebody has to say so. The program ends when that process does.
+a rank costs one start of Python. The program is ``__main__`` as without it, and finds the variables that torchrun sets.
+A second process waits for it: the launcher may be one that goes on when a rank has died (Open MPI with fault tolerance),
+and then somebody has to say so. The program ends when that process does.
 """
 
 from __future__ import annotations
