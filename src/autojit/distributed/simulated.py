@@ -1,7 +1,7 @@
 """Programs for many ranks as one function: without MPI, without threads, to a thousand ranks and more.
 
-What varies over the ranks has them as its first axis, what is replicated is there once. The function is the global one:
-its gradients are what the ranks' own gradients must be.
+What varies over the ranks has them as its first axis, what is replicated is there once: a batch, along whose axis
+collectives are ordinary ops. The function is the global one, so its gradients are what the ranks' own must be.
 """
 
 from __future__ import annotations
@@ -9,17 +9,50 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from autojit.control_flow.body import Body
-from autojit.control_flow.captured_call import CapturedCall
 from autojit.core.communicator import ThreadAsRank
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
-from autojit.dispatch.dispatch import apply
+from autojit.dispatch.batch_layer import BatchLayer
+from autojit.functions.factories import arange
+from autojit.ir.op import Op
 from autojit.jit.pytree import flatten
+from autojit.ops.ranks import OwnPart, Pvary, Rank, for_all, simulating
 from autojit.tensor import Tensor
+from autojit.tensor.state import below, state, with_layers
 from autojit.tensor.tensor import type_of
-from autojit.transforms.simulated_ranks import simulated_ranks
 
-__all__ = ["simulated"]
+__all__ = ["kinds_of", "simulated"]
+
+
+class RankLayer(BatchLayer):
+    """The ranks of a group as a batch: what varies is batched."""
+
+    what = "a simulated group"
+
+    def __init__(self, group: str, size: int) -> None:
+        super().__init__(size, "same")
+        self.group = group
+
+    def apply(self, op: Op, operands: Sequence[Tensor]) -> Any:
+        """The op for all ranks."""
+        known: Any = op
+        if not op.of_ranks or known.group != self.group:
+            with simulating(self.group):  # also in the bodies of branches and loops
+                return super().apply(op, operands)
+        with below(self):
+            y, is_varying = self._of_all(known, operands)
+        return self.element(y) if is_varying else y
+
+    def _of_all(self, op: Any, operands: Sequence[Tensor]) -> tuple[Tensor, bool]:
+        if isinstance(op, Rank):
+            return arange(self.size), True
+        (x,) = operands
+        full = self.full(x)
+        if isinstance(op, Pvary | OwnPart) and full is None:
+            return (x if isinstance(op, OwnPart) else for_all(x, self.size)), True
+        if isinstance(op, OwnPart):
+            raise UsageError("own_part: the tensor differs from rank to rank already", {"x": x}, "index it by the rank")
+        found: tuple[Tensor, bool] = op.stacked(self.repeated(x))
+        return found
 
 
 class _Stacked:
@@ -66,43 +99,39 @@ def simulated(
     """
 
     def run(*arguments: Any) -> Any:
-        flags = [varying] * len(arguments) if isinstance(varying, bool) else list(varying)
-        if len(flags) != len(arguments):
-            raise ArgumentError(f"simulated: there are {len(arguments)} arguments, and varying says {len(flags)}")
         leaves, tree = flatten(arguments)
-        kinds = [flag for argument, flag in zip(arguments, flags, strict=True) for _ in flatten(argument)[0]]
-        tensors = [(k, leaf) for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        if not tensors:
-            raise ArgumentError("simulated: no argument is a tensor")
-        body = Body("simulated")
-        given = list(leaves)
-        for k, leaf in tensors:
-            given[k] = body.input(_of_rank(leaf, kinds[k], size))
-        with ThreadAsRank(_Stacked(group, size)):  # type: ignore[arg-type]
-            found = body.call(function, tree.unflatten(given))
-            results, shape = flatten(found)
-            for result in results:
-                body.output(result)
-        outside = body.close()
-        if body.written:
-            raise UsageError("simulated: the function changes a tensor from outside", fix="return the new value")
-        graph = CapturedCall.of(body, body.inputs, body.outputs).graph
-        over = [kinds[k] for k, _ in tensors] + [False] * len(outside)
-        made, _ = simulated_ranks(graph, group, size, over)
-        call = CapturedCall(made)
-        outputs = apply(call, *(leaf for _, leaf in tensors), *outside)
-        return shape.unflatten([outputs] if call.n_outputs == 1 else list(outputs))
+        kinds = kinds_of("simulated", arguments, varying)
+        layer = RankLayer(group, size)
+        given = [_entered(layer, leaf, kind) for leaf, kind in zip(leaves, kinds, strict=True)]
+        with ThreadAsRank(_Stacked(group, size)), with_layers((*state.layers, layer)):  # type: ignore[arg-type]
+            results, shape = flatten(function(*tree.unflatten(given)))
+        found = [result if (full := layer.full(result)) is None else full for result in results]
+        layer.close()
+        return shape.unflatten(found)
 
     return run
 
 
-def _of_rank(leaf: Tensor, is_varying: bool, size: int) -> Any:
-    """The type of what one rank has."""
-    whole = type_of(leaf)
-    if not is_varying:
-        return whole
-    if not whole.shape or whole.shape[0] != size:
+def kinds_of(name: str, arguments: Sequence[Any], varying: bool | Sequence[bool]) -> list[bool]:
+    """Of every leaf of the arguments, whether it varies.
+
+    Raises:
+        ArgumentError: ``varying`` does not say it of as many arguments.
+    """
+    flags = [varying] * len(arguments) if isinstance(varying, bool) else list(varying)
+    if len(flags) != len(arguments):
+        raise ArgumentError(f"{name}: there are {len(arguments)} arguments, and varying says {len(flags)}")
+    return [flag for argument, flag in zip(arguments, flags, strict=True) for _ in flatten(argument)[0]]
+
+
+def _entered(layer: RankLayer, leaf: Any, is_varying: bool) -> Any:
+    """What the program of a rank gets for a leaf of an argument."""
+    if not is_varying or not isinstance(leaf, Tensor):
+        return leaf
+    shape = type_of(leaf).shape
+    if not shape or shape[0] != layer.size:
         raise ShapeError(
-            f"simulated: the first axis of a varying argument has a part for each of the {size} ranks", {"x": leaf}
+            f"simulated: a varying argument has a part for each of the {layer.size} ranks along its first axis",
+            {"x": leaf},
         )
-    return whole.with_shape(whole.shape[1:])
+    return layer.element(leaf)

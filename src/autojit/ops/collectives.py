@@ -1,8 +1,8 @@
 """Collectives: ops whose results depend on the operands of other processes, the ranks of a named group.
 
 How to read. Every rank runs the same graph. Over a group a value is *replicated* (all ranks hold the same) or *varying*
-(each holds its own). The kind is not in the types: it is a property of where a value comes from, which
-`transforms.rank_kinds` infers, and the ops say what they make (``is_replicated``). It decides the derivative. The
+(each holds its own). The kind is not in the types: it is a property of where a value comes from, and the ops say what
+they make (``is_replicated``, `OfGroup.varies`; `distributed.varying` infers it). It decides the derivative. The
 cotangent of a replicated value is that of the one value, and replicated; that of a varying value is each rank's own:
 
     all_reduce, varying to varying     <->  itself            all_gather, varying      <->  reduce_scatter
@@ -10,7 +10,7 @@ cotangent of a replicated value is that of the one value, and replicated; that o
     broadcast (root)                   <->  sum at the root   all_to_all, send_recv    <->  themselves, turned
 
 So a replicated loss has one gradient, not one per rank. ``stacked`` says of each op what it does to all ranks' operands
-at once, which have the ranks as their first axis: the meaning that tests compare with (`transforms.simulated_ranks`).
+at once, which have the ranks as their first axis: the meaning that tests compare with (`distributed.simulated`).
 
 A collective is an effect: passes keep it where it is, run it once, and let it wait for the one before (`Op.calls_out`).
 What computes values again (derivatives of a captured function) does so on every rank alike; such a repeated collective

@@ -14,8 +14,8 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Value
 from autojit.ops.ranks import OwnPart, Pvary, Rank, for_all, simulated
 from autojit.ops.sources import arange
-from autojit.transforms.rank_kinds import of_group, require_rank_outside, with_pvary
 from autojit.transforms.vmap import batch_node
+from tests.distributed.rank_kinds import of_group, require_rank_outside, with_pvary
 
 
 def simulated_ranks(graph: Graph, group: str, size: int, varying: Sequence[bool]) -> tuple[Graph, tuple[bool, ...]]:
