@@ -50,9 +50,9 @@ def launch(
     return subprocess.CompletedProcess(line, process.returncode, text)
 
 
-def check(ranks: int, file: str, **variables: str) -> None:
+def check(ranks: int, file: str, limit_s: float = TIME_LIMIT_S, **variables: str) -> None:
     """Run the functions ``check_…`` of a file in this folder on so many ranks."""
-    done = launch(ranks, [str(HERE / "worlds.py"), file], **variables)
+    done = launch(ranks, [str(HERE / "worlds.py"), file], limit_s=limit_s, **variables)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("all hold") == ranks, done.stdout
 
