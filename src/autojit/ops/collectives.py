@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autojit.core.communicator import Combination
-from autojit.core.dtypes import DType, int64
+from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
@@ -38,7 +38,7 @@ from autojit.ops.indexing import index_select
 from autojit.ops.joining import moveaxis
 from autojit.ops.rank_arithmetic import combined_as, packed, reduced, wide
 from autojit.ops.ranks import ByParts, OfGroup, OwnPart, Stacked, for_all, own_rank, pvary, table
-from autojit.ops.reductions import amax, amin, prod, sum
+from autojit.ops.reductions import all, amax, amin, any, prod, sum
 from autojit.ops.samples import Samples
 from autojit.ops.shape import reshape
 from autojit.ops.sources import iota, zeros_like
@@ -118,8 +118,7 @@ class AllReduce(Collective):
         return reduced(self.ranks, x, self.combine)
 
     def stacked(self, x: Any) -> Stacked:
-        total = {"sum": sum, "prod": prod, "max": amax, "min": amin}[self.combine](x, (0,))
-        total = total if total.spec.dtype is x.spec.dtype else cast(total, x.spec.dtype)
+        total = folded(x, self.combine)
         return (total, False) if self.is_replicated else (for_all(total, self.size), True)
 
     def summed(self, x: O) -> O:
@@ -236,8 +235,7 @@ class ReduceScatter(ByParts, Collective):
         return result.astype(x.dtype, copy=False)
 
     def stacked(self, x: Any) -> Stacked:
-        total = sum(x, (0,))
-        return total if total.spec.dtype is x.spec.dtype else cast(total, x.spec.dtype), True
+        return folded(x, "sum"), True
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (lambda: bind(AllGather(self.group, self.size, False), y_bar),)
@@ -328,7 +326,7 @@ class SendRecv(Collective):
 
     def result_type(self, x: TensorType) -> TensorType:
         for ranks in zip(*self.pairs, strict=True):
-            if len(set(ranks)) != len(ranks) or not all(0 <= r < self.size for r in ranks):
+            if len(set(ranks)) != len(ranks) or not set(ranks) <= set(range(self.size)):
                 raise ArgumentError(
                     f"send_recv: each of the {self.size} ranks sends once at most, and receives once at most",
                     {"pairs": self.pairs},
@@ -358,3 +356,11 @@ class SendRecv(Collective):
         return (lambda: bind(SendRecv(self.group, self.size, back), y_bar),)
 
     jvp = linear_jvp
+
+
+def folded(x: O, combine: Combination) -> O:
+    """All ranks' elements combined, which are along the first axis."""
+    if x.spec.dtype is bool_:
+        return any(x, (0,)) if combine in ("sum", "max") else all(x, (0,))
+    total = {"sum": sum, "prod": prod, "max": amax, "min": amin}[combine](x, (0,))
+    return total if total.spec.dtype is x.spec.dtype else cast(total, x.spec.dtype)
