@@ -34,11 +34,11 @@ from autojit.ir.op import Ndarray, O, Operands, bind, linear_jvp, not_differenti
 from autojit.ops.base import Structured, conjugate
 from autojit.ops.elementwise_arithmetic import cast, mul, where
 from autojit.ops.elementwise_logic import eq, ne
-from autojit.ops.indexing import index_select
+from autojit.ops.indexing import index_select, take_along_axis
 from autojit.ops.joining import moveaxis
 from autojit.ops.rank_arithmetic import combined_as, packed, reduced, wide
 from autojit.ops.ranks import ByParts, OfGroup, OwnPart, Stacked, for_all, own_rank, pvary, table
-from autojit.ops.reductions import all, amax, amin, any, prod, sum
+from autojit.ops.reductions import all, amax, amin, any, argmax, argmin, prod, sum
 from autojit.ops.samples import Samples
 from autojit.ops.shape import reshape
 from autojit.ops.sources import iota, zeros_like
@@ -359,8 +359,11 @@ class SendRecv(Collective):
 
 
 def folded(x: O, combine: Combination) -> O:
-    """All ranks' elements combined, which are along the first axis."""
+    """All ranks' elements combined, which are along the first axis; an extreme is the lowest rank's that has it."""
     if x.spec.dtype is bool_:
         return any(x, (0,)) if combine in ("sum", "max") else all(x, (0,))
-    total = {"sum": sum, "prod": prod, "max": amax, "min": amin}[combine](x, (0,))
+    if combine in ("max", "min"):
+        owner = argmax(x, 0, True) if combine == "max" else argmin(x, 0, True)
+        return reshape(take_along_axis(x, owner, 0), x.spec.shape[1:])
+    total = (sum if combine == "sum" else prod)(x, (0,))
     return total if total.spec.dtype is x.spec.dtype else cast(total, x.spec.dtype)
