@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from autojit.core.errors import UsageError
+from autojit.core.records import record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,7 +67,7 @@ class Communicator(Protocol):
         """What compiled steps call; None: they call Python, which is counted."""
 
 
-@dataclass(frozen=True)
+@record
 class NativeCollectives:
     """C functions with MPI's signatures, and what they are given; all of them as integers of one process.
 
@@ -90,12 +90,12 @@ class NativeCollectives:
     most: int = INT_MOST  # elements or bytes per call; more are moved in several
 
 
-@dataclass
 class _Groups:
     """The groups that this process has joined; a thread may stand for a rank of its own."""
 
-    by_name: dict[str, Communicator] = field(default_factory=dict)
-    listeners: list[Callable[[str, Communicator | None], None]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.by_name: dict[str, Communicator] = {}
+        self.listeners: list[Callable[[str, Communicator | None], None]] = []
 
 
 _groups = _Groups()

@@ -104,6 +104,7 @@ class Op:
     has_effect: ClassVar[bool] = False
     calls_out: ClassVar[bool] = False  # it calls a user's function, or a graph in it does: once, in the program's order
     repeated: ClassVar[Op | None] = None  # of one that calls out: the op whose call it makes again, for a derivative
+    of_ranks: ClassVar[bool] = False  # an op of a group of processes (``ops.ranks``)
     is_view: ClassVar[bool] = False
     moves: ClassVar[bool] = False  # the op's own rule says where the result is; else that is where the operands are
     spans_devices: ClassVar[bool] = False  # its graphs say where each value is; operands may be on several devices

@@ -1,8 +1,8 @@
 """Collectives: ops whose results depend on the operands of other processes, the ranks of a named group.
 
 How to read. Every rank runs the same graph. Over a group a value is *replicated* (all ranks hold the same) or *varying*
-(each holds its own). The kind is not in the types: it is a property of where a value comes from, which
-`transforms.rank_kinds` infers, and the ops say what they make (``is_replicated``). It decides the derivative. The
+(each holds its own). The kind is not in the types: it is a property of where a value comes from, and the ops say what
+they make (``is_replicated``, `OfGroup.varies`; `distributed.varying` infers it). It decides the derivative. The
 cotangent of a replicated value is that of the one value, and replicated; that of a varying value is each rank's own:
 
     all_reduce, varying to varying     <->  itself            all_gather, varying      <->  reduce_scatter
@@ -10,7 +10,7 @@ cotangent of a replicated value is that of the one value, and replicated; that o
     broadcast (root)                   <->  sum at the root   all_to_all, send_recv    <->  themselves, turned
 
 So a replicated loss has one gradient, not one per rank. ``stacked`` says of each op what it does to all ranks' operands
-at once, which have the ranks as their first axis: the meaning that tests compare with (`transforms.simulated_ranks`).
+at once, which have the ranks as their first axis: the meaning that tests compare with (`distributed.simulated`).
 
 A collective is an effect: passes keep it where it is, run it once, and let it wait for the one before (`Op.calls_out`).
 What computes values again (derivatives of a captured function) does so on every rank alike; such a repeated collective
@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autojit.core.communicator import Combination
-from autojit.core.dtypes import DType, int64
+from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
@@ -34,11 +34,11 @@ from autojit.ir.op import Ndarray, O, Operands, bind, linear_jvp, not_differenti
 from autojit.ops.base import Structured, conjugate
 from autojit.ops.elementwise_arithmetic import cast, mul, where
 from autojit.ops.elementwise_logic import eq, ne
-from autojit.ops.indexing import index_select
+from autojit.ops.indexing import index_select, take_along_axis
 from autojit.ops.joining import moveaxis
 from autojit.ops.rank_arithmetic import combined_as, packed, reduced, wide
 from autojit.ops.ranks import ByParts, OfGroup, OwnPart, Stacked, for_all, own_rank, pvary, table
-from autojit.ops.reductions import amax, amin, prod, sum
+from autojit.ops.reductions import all, amax, amin, any, argmax, argmin, prod, sum
 from autojit.ops.samples import Samples
 from autojit.ops.shape import reshape
 from autojit.ops.sources import iota, zeros_like
@@ -118,8 +118,7 @@ class AllReduce(Collective):
         return reduced(self.ranks, x, self.combine)
 
     def stacked(self, x: Any) -> Stacked:
-        total = {"sum": sum, "prod": prod, "max": amax, "min": amin}[self.combine](x, (0,))
-        total = total if total.spec.dtype is x.spec.dtype else cast(total, x.spec.dtype)
+        total = folded(x, self.combine)
         return (total, False) if self.is_replicated else (for_all(total, self.size), True)
 
     def summed(self, x: O) -> O:
@@ -236,8 +235,7 @@ class ReduceScatter(ByParts, Collective):
         return result.astype(x.dtype, copy=False)
 
     def stacked(self, x: Any) -> Stacked:
-        total = sum(x, (0,))
-        return total if total.spec.dtype is x.spec.dtype else cast(total, x.spec.dtype), True
+        return folded(x, "sum"), True
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (lambda: bind(AllGather(self.group, self.size, False), y_bar),)
@@ -328,7 +326,7 @@ class SendRecv(Collective):
 
     def result_type(self, x: TensorType) -> TensorType:
         for ranks in zip(*self.pairs, strict=True):
-            if len(set(ranks)) != len(ranks) or not all(0 <= r < self.size for r in ranks):
+            if len(set(ranks)) != len(ranks) or not set(ranks) <= set(range(self.size)):
                 raise ArgumentError(
                     f"send_recv: each of the {self.size} ranks sends once at most, and receives once at most",
                     {"pairs": self.pairs},
@@ -358,3 +356,14 @@ class SendRecv(Collective):
         return (lambda: bind(SendRecv(self.group, self.size, back), y_bar),)
 
     jvp = linear_jvp
+
+
+def folded(x: O, combine: Combination) -> O:
+    """All ranks' elements combined, which are along the first axis; an extreme is the lowest rank's that has it."""
+    if x.spec.dtype is bool_:
+        return any(x, (0,)) if combine in ("sum", "max") else all(x, (0,))
+    if combine in ("max", "min"):
+        owner = argmax(x, 0, True) if combine == "max" else argmin(x, 0, True)
+        return reshape(take_along_axis(x, owner, 0), x.spec.shape[1:])
+    total = (sum if combine == "sum" else prod)(x, (0,))
+    return total if total.spec.dtype is x.spec.dtype else cast(total, x.spec.dtype)

@@ -5,9 +5,10 @@ See `collectives` for replicated and varying values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from threading import local
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,6 +40,7 @@ class OfGroup:
         size: the number of ranks.
     """
 
+    of_ranks: ClassVar[bool] = True
     group: str
     size: int
 
@@ -78,12 +80,22 @@ class OfGroup:
 
 
 class _Simulated(local):
-    """The group whose ranks are the axis that this thread is batching (`transforms.simulated_ranks`)."""
+    """The group whose ranks are the axis that this thread is batching (`distributed.simulated`)."""
 
     group: str | None = None
 
 
 simulated = _Simulated()
+
+
+@contextmanager
+def simulating(group: str) -> Iterator[None]:
+    """What is batched inside is a group's ranks."""
+    before, simulated.group = simulated.group, group
+    try:
+        yield
+    finally:
+        simulated.group = before
 
 
 class ByParts(OfGroup):

@@ -22,7 +22,6 @@ from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind, bind_all
 from autojit.ops.graph_op import GraphOp
-from autojit.ops.rank_arithmetic import sums_wrongly
 from autojit.passes.complex_parts import split_complex
 from autojit.passes.flexible_scores import opened, written_out
 from autojit.passes.fourier import transform_rules
@@ -61,7 +60,8 @@ def _combined_wide(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> 
     """Ranks combine narrow floats in float32, and round once; small integers they add up as larger ones."""
     dtype = operands[0].spec.dtype
     is_narrow = dtype in HALVES or dtype.kind == "float8"
-    if not (is_narrow or sums_wrongly(dtype.numpy, getattr(op, "combine", "sum"))):
+    is_small = dtype.kind in ("int", "uint") and dtype.size_bytes < 4  # as ``rank_arithmetic.sums_wrongly`` says
+    if not (is_narrow or (is_small and getattr(op, "combine", "sum") == "sum")):
         return None
     found = bind(op, _cast(operands[0], float32 if is_narrow else int32))
     return found if found.spec.dtype is int64 else _cast(found, dtype)

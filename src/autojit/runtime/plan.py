@@ -58,7 +58,6 @@ from autojit.runtime.bodies import Loading, builtin_address, load_kernels, watch
 from autojit.runtime.callbacks import calling
 from autojit.runtime.failures import Failures
 from autojit.runtime.faults import planted
-from autojit.runtime.group_words import group_address
 from autojit.runtime.memory import Arena, arena_at
 from autojit.runtime.nested_plans import NestedMemory
 from autojit.runtime.pool import get_num_threads
@@ -410,6 +409,8 @@ class PlanBuilder:
         if isinstance(argument, ForeignAddress):
             return argument.function.address()
         if isinstance(argument, GroupAddress):
+            from autojit.runtime.group_words import group_address  # few steps need it
+
             return group_address(argument.group)
         if isinstance(argument, ErrorWords):
             return self.failures.address

@@ -11,7 +11,6 @@ from typing import Any
 
 from autojit.codegen.cpu.attention_entries import attention_entries
 from autojit.codegen.cpu.chunks import MAX_PARTIAL_CHUNKS
-from autojit.codegen.cpu.collective_entries import collective_entry
 from autojit.codegen.cpu.first_elements import from_first_elements
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.literal_arguments import lifts
@@ -54,8 +53,6 @@ from autojit.core.config import config
 from autojit.core.errors import CompileError
 from autojit.core.sizes import is_symbolic, size_max, typical
 from autojit.ir.graph import Node, Value
-from autojit.ops.collectives import Collective
-from autojit.ops.ranks import Rank
 from autojit.ops.scattering import Scattering
 from autojit.schedule.bands import Band, Slices
 from autojit.schedule.batches import Batch
@@ -289,7 +286,9 @@ class _Lowering:
         self.entries.append(Entry("@aj_copy", "", arguments, chunks, typical(size) * 0.1, "copy"))
 
     def _structured(self, kernel: StructuredKernel) -> None:
-        if isinstance(kernel.node.op, Collective | Rank):
+        if kernel.node.op.of_ranks:
+            from autojit.codegen.cpu.collective_entries import collective_entry  # few steps need it
+
             entry = collective_entry(kernel, self.shared)
             if entry is not None:
                 self.entries.append(entry)

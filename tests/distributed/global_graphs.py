@@ -6,19 +6,18 @@ without any engine, and can be differentiated as one function: the reference for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Value
-from autojit.ops.ranks import OwnPart, Pvary, Rank, for_all, simulated
+from autojit.ops.ranks import OwnPart, Pvary, Rank, for_all, simulating
 from autojit.ops.sources import arange
-from autojit.transforms.rank_kinds import of_group, require_rank_outside, with_pvary
 from autojit.transforms.vmap import batch_node
+from tests.distributed.rank_kinds import of_group, require_rank_outside, with_pvary
 
 
-def simulated_ranks(graph: Graph, group: str, size: int, varying: Sequence[bool]) -> tuple[Graph, tuple[bool, ...]]:
+def global_graph(graph: Graph, group: str, size: int, varying: Sequence[bool]) -> tuple[Graph, tuple[bool, ...]]:
     """The graph for all ranks at once, and which of its outputs vary.
 
     Inputs flagged ``varying`` gain a first axis of ``size``; so do the outputs that vary. Time O(nodes + edges).
@@ -32,7 +31,7 @@ def simulated_ranks(graph: Graph, group: str, size: int, varying: Sequence[bool]
         known[value] = builder.tracer(builder.input(type, value.name)), flag
     assert known, "what makes sources needs an operand to be like"
     like = next(iter(known.values()))[0]
-    with _simulating(group):
+    with simulating(group):
         for node in typed.nodes:
             builder.source = node.source
             op: Any = node.op
@@ -44,16 +43,6 @@ def simulated_ranks(graph: Graph, group: str, size: int, varying: Sequence[bool]
             known.update((v, (y, flag)) for v, y in zip(node.outputs, results, strict=True))
     found = [known[v] for v in typed.outputs]
     return builder.finish([y.value for y, _ in found]), tuple([flag for _, flag in found])
-
-
-@contextmanager
-def _simulating(group: str) -> Iterator[None]:
-    """Collectives of the group that are met in the bodies of loops are of all ranks too."""
-    before, simulated.group = simulated.group, group
-    try:
-        yield
-    finally:
-        simulated.group = before
 
 
 def _stacked(op: Any, operands: Sequence[tuple[Any, bool]], like: Any) -> tuple[Any, bool]:
