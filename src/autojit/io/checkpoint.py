@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -109,7 +110,7 @@ def read(checkpoint_id: Path) -> dict[str, Any]:
     for text, value in _values(_folder(checkpoint_id), None).items():
         place = json.loads(text)
         target: Any = whole
-        for key, following in zip(place, place[1:], strict=False):
+        for key, following in pairwise(place):
             target = _inside(target, key, [] if isinstance(following, list) else {})
         _inside(target, place[-1], value)
     return whole

@@ -1,7 +1,7 @@
-"""ZeroRedundancyOptimizer: every rank keeps the state of some parameters only, moves these, and sends them to the others.
+"""ZeroRedundancyOptimizer: every rank keeps the state of some parameters, moves these, and sends them to the others.
 
 The optimiser inside has all parameters in its groups, so that schedules and state dicts are those of one rank; it moves
-the own ones, since it sees no gradient of the others. All ranks make the same broadcasts, one per owner, dtype and device.
+the own ones, since it sees no gradient of the others. All ranks make the same broadcasts: one per owner, dtype, device.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         """Add a group; parameters are divided again, so it is refused once there is state."""
         if self.optim.state:
             raise UsageError(
-                "ZeroRedundancyOptimizer: a group cannot be added once there is state",
+                "ZeroRedundancyOptimizer: no group can be added once there is state",
                 {},
                 "add it before the first step",
             )
@@ -130,11 +130,11 @@ class ZeroRedundancyOptimizer(Optimizer):
     vars(step)["_has_step_hooks"] = True  # the optimiser inside runs them, and is what a compiled step follows
 
     @property
-    def _step_calls(self) -> int:
+    def _step_calls(self) -> int:  # type: ignore[override]
         return self.optim._step_calls
 
     @property
-    def _is_captured(self) -> bool:
+    def _is_captured(self) -> bool:  # type: ignore[override]
         return self.optim._is_captured
 
     def _send(self, owner: int, parameters: Sequence[Tensor]) -> None:
