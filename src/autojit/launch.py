@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,8 @@ from autojit.core.errors import ArgumentError, AutojitError, UsageError
 
 __all__ = ["command", "main"]
 
-_GRACE_S = 5.0  # that the ranks have to end after a signal
+_GRACE_S = 8.0  # that ranks have to end after a signal, or after another one has failed
+_LOOK_S = 0.2
 
 
 def parser() -> argparse.ArgumentParser:
@@ -82,7 +84,7 @@ def command(mpiexec: str, ranks: int, program: Sequence[str], more: Sequence[str
         flags = ["--with-ft", "ulfm", "--oversubscribe", "--bind-to", "none"]
         if ranks > _cores():
             flags += ["--mca", "mpi_yield_when_idle", "1"]
-    return [mpiexec, *flags, *more, "-n", str(ranks), sys.executable, launched_rank.__file__, *program]
+    return [mpiexec, *flags, *more, "-n", str(ranks), sys.executable, "-P", launched_rank.__file__, *program]
 
 
 def environment(ranks: int, restart: int = 0) -> dict[str, str]:
@@ -100,23 +102,67 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class Ranks:
+    """A running job: mpiexec, and the folder where ranks say how they have failed."""
+
+    def __init__(self, line: Sequence[str], env: dict[str, str], folder: str) -> None:
+        self.folder = Path(folder)
+        self.process = subprocess.Popen(line, env={**env, launched_rank.REPORT: folder})
+        self.deadline: float | None = None
+
+    def pass_on(self, number: int, _frame: Any) -> None:
+        """A signal to this process is one to the job."""
+        self.process.send_signal(number)
+        self.deadline = time.monotonic() + _GRACE_S
+
+    def failed(self) -> dict[int, tuple[str, int]]:
+        """By rank, where it ran and its exit status, for those that have failed; in the order in which they did."""
+        files = [f for f in self.folder.iterdir() if f.name.isdigit()]
+        told = {int(f.name): f.read_text(encoding="utf-8").split() for f in sorted(files, key=os.path.getmtime)}
+        return {rank: (text[0], int(text[1])) for rank, text in told.items() if len(text) == 2}
+
+    def wait(self) -> int:
+        """The exit status: of the first rank that has failed, else mpiexec's. No rank is left afterwards.
+
+        When a rank has failed, the others have some seconds to notice and to end by themselves.
+        """
+        while True:
+            try:
+                status = self.process.wait(_LOOK_S)
+                break
+            except subprocess.TimeoutExpired:
+                if self.deadline is None and self.failed():
+                    self.deadline = time.monotonic() + _GRACE_S
+                if self.deadline is not None and time.monotonic() > self.deadline:
+                    self._end()
+        failed = self.failed()
+        for rank, (host, code) in failed.items():
+            how = f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
+            print(f"autojit.launch: rank {rank} on {host} has ended {how}", file=sys.stderr)
+        first = next(iter(failed.values()), ("", status))[1]
+        return 128 - first if first < 0 else first
+
+    def _end(self) -> None:
+        """End mpiexec, which ends the ranks; these are killed at the latest when their parents are gone."""
+        assert self.deadline is not None
+        is_late = time.monotonic() > self.deadline + _GRACE_S
+        self.process.send_signal(signal.SIGKILL if is_late else signal.SIGTERM)
+
+
 def run(line: Sequence[str], env: dict[str, str]) -> int:
-    """Run a command in the foreground: its exit status; signals that end this process are passed on."""
-    process = subprocess.Popen(line, env=env)
-
-    def pass_on(number: int, _frame: Any) -> None:
-        process.send_signal(number)
-
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-    try:
-        status = process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if process.poll() is None:
-            process.terminate()
-            process.wait(_GRACE_S)
-    return 128 - status if status < 0 else status
+    """Run a command that starts ranks, in the foreground: its exit status. Signals are passed on."""
+    with tempfile.TemporaryDirectory(prefix="autojit-launch-") as folder:
+        ranks = Ranks(line, env, folder)
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        before = {number: signal.signal(number, ranks.pass_on) for number in numbers}
+        try:
+            return ranks.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            if ranks.process.poll() is None:
+                ranks.process.kill()
+                ranks.process.wait()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -19,9 +19,9 @@ from autojit.distributed.alone import Alone
 from autojit.distributed.mpi import MpiCommunicator, forked
 
 __all__ = [
-    "GroupMember", "ProcessGroup", "destroy_process_group", "get_backend", "get_global_rank", "get_group_rank",
-    "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_process_group",
-    "is_initialized", "new_group", "new_subgroups", "new_subgroups_by_enumeration",
+    "GroupMember", "ProcessGroup", "abandon", "destroy_process_group", "get_backend", "get_global_rank",
+    "get_group_rank", "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size", "group",
+    "init_process_group", "is_initialized", "new_group", "new_subgroups", "new_subgroups_by_enumeration",
 ]  # fmt: skip
 
 TIMEOUT = datetime.timedelta(minutes=5)
@@ -223,6 +223,14 @@ def destroy_process_group(group: Any = None) -> None:
         _leave(group)
     elif group is not GroupMember.NON_GROUP_MEMBER:
         raise ValueError("Invalid process group specified")
+
+
+def abandon() -> None:
+    """Leave all groups without a word, as after a `RankFailed`: nothing waits for ranks that are gone."""
+    for member in _state.groups:
+        named.leave(member.group_name)
+        member.communicator.abandon()
+    _state.groups, _state.default = [], None
 
 
 def _leave(member: ProcessGroup) -> None:

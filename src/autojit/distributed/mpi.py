@@ -338,6 +338,10 @@ class MpiCommunicator:
             most=MOST,
         )
 
+    def abandon(self) -> None:
+        """Use the group no more; it is not given back, as that would wait for all."""
+        self.watch.close()
+
     def abort(self, status: int) -> None:
         """End all processes of the job."""
         self.MPI.COMM_WORLD.Abort(status)
@@ -347,6 +351,8 @@ class MpiCommunicator:
         if os.getpid() == self._pid and not self.MPI.Is_finalized():
             try:
                 self._family.remove(self.comm)
+                if not self._family:
+                    self.watch.close()
                 self.comm.Free()
             except self.MPI.Exception:
                 return  # a group with dead ranks cannot be freed

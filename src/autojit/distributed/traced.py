@@ -50,13 +50,17 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def all_reduce(tensor: Tensor, how: str, member: ProcessGroup) -> None:
-    """Combine every element over the ranks; all have the result."""
+    """Combine every element over the ranks; all have the result. Of one rank nothing is left to do."""
+    if member.size() == 1:
+        return
     with no_grad():
         copy_into(tensor, _combined(tensor, how, member), "all_reduce")
 
 
 def reduce(tensor: Tensor, how: str, root: int, member: ProcessGroup) -> None:
     """Combine every element over the ranks; one has the result."""
+    if member.size() == 1:
+        return
     with no_grad():
         total = _combined(tensor, how, member)
         is_root = own_rank(tensor, *_group(member)) == root
@@ -65,6 +69,8 @@ def reduce(tensor: Tensor, how: str, root: int, member: ProcessGroup) -> None:
 
 def broadcast(tensor: Tensor, root: int, member: ProcessGroup) -> None:
     """The tensor becomes that of one rank."""
+    if member.size() == 1:
+        return
     with no_grad():
         copy_into(tensor, apply(Broadcast(*_group(member), root, True), tensor), "broadcast")
 
