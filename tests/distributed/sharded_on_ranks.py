@@ -152,6 +152,13 @@ def check_a_rank_that_cannot_write_is_told_by_all() -> None:
         assert "rank 0" in str(error)
     else:
         raise AssertionError("rank 0 could not write")
+    if dist.get_world_size() > 1:
+        try:
+            dist.checkpoint.save({"x": aj.full((2,), float(dist.get_rank()))}, checkpoint_id=path / "good")
+        except RuntimeError as error:
+            assert "different tensors under one name" in str(error)
+        else:
+            raise AssertionError("one rank's tensor was taken for all")
     assert dist.checkpoint.read(path / "good")["x"].tolist() == [1, 1]
     assert os.path.exists(path / "good" / "index.json")
 
