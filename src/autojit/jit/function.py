@@ -47,7 +47,7 @@ from autojit.jit.gathering_arguments import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards
 from autojit.jit.kept_signatures import Forgetting, make_room
-from autojit.jit.line_by_line import CopiedArguments
+from autojit.jit.line_by_line import CopiedArguments, LineByLine
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.memory_budget import Measured, check_budget, measured, warn_if_missed
 from autojit.jit.methods import Methods, distributed, found_by_name
@@ -266,14 +266,15 @@ class JitFunction:
 
     def _root(self, call: Call) -> Captures:
         call.shapes, call.sizes = {}, {}
-        key = self._key(call)
-        found = self.roots.get(key)
+        found = self.roots.get(key := self._key(call))
         if found is None and not call.is_fixed:
             call.shapes, call.sizes = self.open_sizes.shapes(call.tree, call.leaves, call.bound)
             key = self._key(call) if call.shapes else key
             found = self.roots.get(key)
         if found is None:
             alike = [old for mode, old in self.roots if mode == key[0]]
+            if self.open_numbers.begin(alike, key[1], call.leaves):
+                return self._root(call)
             if self.open_numbers.notice(alike, key[1], call.leaves):
                 self.counts.note(self._difference(key))
                 return self._root(call)
@@ -327,6 +328,8 @@ class JitFunction:
         except BaseException as error:
             self.looks_at_arrays |= isinstance(error, OfNumPy | CopiedArguments)
             otherwise = root.give_up(error, self.counts.note)
+            if isinstance(error, LineByLine) and self.open_numbers.end_trials(call.tree, None, self.roots):
+                return BeginsAgain()
             if otherwise is None:
                 raise
             return otherwise
@@ -334,7 +337,8 @@ class JitFunction:
             root.captures -= 1
             return capture
         traced = time.perf_counter()
-        if self.open_numbers.give_up(call.tree, capture, self.counts.note):
+        numbers = self.open_numbers
+        if numbers.end_trials(call.tree, capture, self.roots) or numbers.give_up(call.tree, capture, self.counts.note):
             root.captures -= 1
             capture.trace.finish()
             return BeginsAgain()
