@@ -2,6 +2,7 @@
 
 - ``Numpy``: what ``interop`` offers to NumPy's protocols on Tensor; imported when first used.
 - ``Sparse``: what ``sparse`` offers to dispatch and to Tensor's methods; imported when first used.
+- ``Passes``: how nodes of ops ask for native code that does a backward pass which has come often; as ``Numpy``.
 - ``Transforms``: how ops that hold graphs (``cond``, ``scan``, ``while_loop``) ask for the derivatives of these.
 
 The fourth, what ``jit`` offers while a step is being captured, is ``tensor.trace.Trace``. Types of higher layers are
@@ -62,6 +63,16 @@ class Transforms(Protocol):
         """The graph over a batch."""
 
 
+class Passes(Protocol):
+    """Backward passes of eager histories as native calls, as ``autojit.jit`` compiles them."""
+
+    def backward(self, root: Any, number: int, keep: bool) -> bool:
+        """Do a pass that adds to ``.grad`` of all leaves; False: the engine has to do it."""
+
+    def asked(self, root: Any, number: int, inputs: Sequence[Any], keep: bool) -> tuple[Any, ...] | None:
+        """The gradients by some leaves; None: the engine has to do it."""
+
+
 class Numpy(Protocol):
     """NumPy's functions over tensors, as ``autojit.interop`` computes them."""
 
@@ -83,6 +94,7 @@ class Ports:
     numpy: Numpy
     sparse: Sparse
     transforms: Transforms
+    passes: Passes
 
     def __getattr__(self, name: str) -> Any:
         if name not in _HOMES:
@@ -92,5 +104,10 @@ class Ports:
         return vars(self)[name]
 
 
-_HOMES = {"numpy": "autojit.interop", "sparse": "autojit.sparse", "transforms": "autojit.transforms.port"}
+_HOMES = {
+    "numpy": "autojit.interop",
+    "sparse": "autojit.sparse",
+    "transforms": "autojit.transforms.port",
+    "passes": "autojit.jit.known_passes",
+}
 ports = Ports()
