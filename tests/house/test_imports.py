@@ -12,7 +12,7 @@ from autojit.core.lazy_modules import LazyNames
 from autojit.core.ports import Ports
 
 ROOT = Path(__file__).resolve().parents[2] / "src"
-PORTS = "autojit.core.ports"  # calls that go up the house, by name: `test_four_ports_lead_upwards`
+PORTS = "autojit.core.ports"  # calls that go up the house, by name: `test_five_ports_lead_upwards`
 BY_NAME = {  # modules whose names are computed, and why
     "autojit.core.lazy_modules",  # the way to leave imports for later
     PORTS,
@@ -96,18 +96,19 @@ def test_no_imports_go_in_circles() -> None:
     TopologicalSorter(needs).prepare()
 
 
-def test_four_ports_lead_upwards() -> None:
+def test_five_ports_lead_upwards() -> None:
     protocols = [
         node.name
         for node in MODULES[PORTS].body
         if isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases)
     ]
-    assert protocols == ["Sparse", "Transforms", "Numpy"]
+    assert protocols == ["Sparse", "Transforms", "Passes", "Numpy"]
     assert set(Ports.__annotations__) == {
         "sparse",
         "transforms",
         "numpy",
-    }  # the fourth, the trace, is in ``tensor.state``
+        "passes",
+    }  # the fifth, the trace, is in ``tensor.state``
 
 
 def test_imports_are_left_for_later_in_one_way() -> None:

@@ -5,7 +5,7 @@
 - ``Passes``: how nodes of ops ask for native code that does a backward pass which has come often; as ``Numpy``.
 - ``Transforms``: how ops that hold graphs (``cond``, ``scan``, ``while_loop``) ask for the derivatives of these.
 
-The fourth, what ``jit`` offers while a step is being captured, is ``tensor.trace.Trace``. Types of higher layers are
+The fifth, what ``jit`` offers while a step is being captured, is ``tensor.trace.Trace``. Types of higher layers are
 left open here.
 """
 

@@ -123,13 +123,14 @@ class Survey:
             if edge is None:
                 key.append(None)
                 continue
-            child, number = edge
+            child: Any = edge[0]
+            number = edge[1]
             place = places.get(child)
             if place is None:
-                if not is_plain_leaf(child.variable):  # type: ignore[attr-defined]
+                if not is_plain_leaf(child.variable):
                     return False
                 place = places[child] = -1 - len(self.leaves)
-                self.leaves.append(child)  # type: ignore[arg-type]
+                self.leaves.append(child)
             key.append(place)
             key.append(number)
         return True
@@ -174,7 +175,7 @@ def _place_of(x: Any, survey: Survey) -> int:
 
 def _ops_behind(root: Node) -> list[OpNode] | None:
     """The nodes of ops behind one, itself among them, in the order in which they run."""
-    found = {root}
+    found: set[Any] = {root}
     stack = [root]
     while stack:
         for edge in stack.pop().edges:
@@ -183,7 +184,7 @@ def _ops_behind(root: Node) -> list[OpNode] | None:
                     return None
                 found.add(child)
                 stack.append(child)
-    return sorted(found, key=_by_sequence, reverse=True)  # type: ignore[arg-type]
+    return sorted(found, key=_by_sequence, reverse=True)
 
 
 class _Rule(NamedTuple):
