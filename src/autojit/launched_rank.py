@@ -1,8 +1,8 @@
 """Run as a program by MPI's launcher, one per rank: runs the rank's program, and tells `autojit.launch` how it ended.
 
-It is started with ``python -P``, as this folder has modules of the names of Python's, and imports nothing of autojit, so
-a rank costs one start of Python. The program is ``__main__`` as without it, and finds the variables that torchrun sets.
-A second process waits for it: the launcher may be one that goes on when a rank has died (Open MPI with fault tolerance),
+It is started with ``python -P``, as this folder has modules of the names of Python's, and imports nothing of autojit,
+so a rank costs one start of Python. The program is ``__main__`` as without it, and finds the variables of torchrun. A
+second process waits for it: the launcher may be one that goes on when a rank has died (Open MPI with fault tolerance),
 and then somebody has to say so. The program ends when that process does.
 """
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.distributed.worlds import launch, needs_mpi
 
 import autojit as aj
+from tests.distributed.worlds import launch, needs_mpi
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 RECORDED = Path(__file__).with_name("curves_of_torch.json")
@@ -118,9 +118,7 @@ def test_an_example_is_one_screen_or_two(path: Path) -> None:
 
 
 @needs_mpi
-@pytest.mark.parametrize(
-    ("name", "ranks"), [("data_parallel", 3), ("data_parallel", 2), ("gpt", 2)]
-)
+@pytest.mark.parametrize(("name", "ranks"), [("data_parallel", 3), ("data_parallel", 2), ("gpt", 2)])
 def test_an_example_runs_on_several_ranks(name: str, ranks: int) -> None:
     done = launch(ranks, [str(FOLDER / f"{name}.py"), "--small", "--steps", "10"])
     assert done.returncode == 0, done.stdout

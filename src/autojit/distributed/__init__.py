@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from autojit.core.lazy_modules import provide as _provide
 from autojit.distributed.availability import *
+from autojit.distributed.buckets import GradBucket as GradBucket
 from autojit.distributed.collectives import *
 from autojit.distributed.failures import *
 from autojit.distributed.groups import *
@@ -29,7 +30,9 @@ from autojit.distributed.work import *
 _provide(
     "autojit.distributed",
     {
+        "checkpoint": "autojit.io.checkpoint",
         "device_mesh": "mesh",
+        "optim": "autojit.optim.zero_redundancy",
         "distributed_c10d": "availability collectives groups objects point_to_point reductions work failures",
     },
 )
