@@ -61,6 +61,7 @@ from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
 from autojit.jit.overlaps import told_apart
 from autojit.jit.pytree import Args, Kwargs
+from autojit.jit.rank_programs import require_same_program
 from autojit.jit.recorded_results import has_code
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.snapshots import observed
@@ -336,6 +337,7 @@ class JitFunction:
         if isinstance(capture, BeginsAgain):
             root.captures -= 1
             return capture
+        require_same_program(capture.trace)
         traced = time.perf_counter()
         numbers = self.open_numbers
         if numbers.end_trials(call.tree, capture, self.roots) or numbers.give_up(call.tree, capture, self.counts.note):

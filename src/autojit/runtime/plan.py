@@ -32,6 +32,7 @@ from autojit.codegen.lowered import (
     Entry,
     ErrorWords,
     ForeignAddress,
+    GroupAddress,
     Immediate,
     LoweredStep,
     Mover,
@@ -129,9 +130,7 @@ class PlanBuilder:
 
     def late_slot(self, value: Value) -> int | None:
         """The slot of the address of a value in memory of symbolic size, where its size is late."""
-        if not is_late(value, self.bounds):
-            return None
-        return self.regions[self.memory.region_of[self.memory.home(value)]]
+        return self.regions[self.memory.region_of[self.memory.home(value)]] if is_late(value, self.bounds) else None
 
     def _make_arena(self) -> tuple[Arena, int]:
         """The host's: temporaries, then scratch: entries take turns, so they share it; partial results of a band
@@ -401,15 +400,18 @@ class PlanBuilder:
                 return self._device_scratch(argument, slot)
             if argument in self.open_scratch:
                 return self._in_region(self.open_scratch[argument], 0, slot)
-            if argument.per_worker:
-                return self.arena.address + self.worker_offset
-            return self.arena.address + self.scratch_offset + self.scratch[argument]
+            own = self.worker_offset if argument.per_worker else self.scratch_offset + self.scratch[argument]
+            return self.arena.address + own
         if isinstance(argument, Words):
             return self.words(argument.words)
         if isinstance(argument, ProductAddress):
             return builtin_address(f"aj_gemm_{argument.dtype.short}")
         if isinstance(argument, ForeignAddress):
             return argument.function.address()
+        if isinstance(argument, GroupAddress):
+            from autojit.runtime.group_words import group_address  # few steps need it
+
+            return group_address(argument.group)
         if isinstance(argument, ErrorWords):
             return self.failures.address
         if isinstance(argument, Word):

@@ -235,7 +235,7 @@ class Chooser:
 
 def _may_run_again(node: Node) -> bool:
     """Whether an op gives the same again, at a place that is known."""
-    if node.is_kept or isinstance(node.op, ToDevice | HoldsGraphs) or is_opaque(node):
+    if node.is_kept or node.op.calls_out or isinstance(node.op, ToDevice | HoldsGraphs) or is_opaque(node):
         return False
     return all(v.type.dtype.kind != "complex" for v in (*node.inputs, *node.outputs))
 
