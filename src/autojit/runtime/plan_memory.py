@@ -6,14 +6,15 @@ gives these for a step that runs in this process. Whoever writes a plan for else
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from autojit.codegen.lowered import Callback, Reporter, Tape, Word
-from autojit.core.device import CPU
+from autojit.core.device import CPU, Device
 from autojit.core.foreign_functions import ForeignFunction
+from autojit.core.types import TensorType
 from autojit.runtime.bodies import builtin_address, load_kernels, watch_signals
 from autojit.runtime.callbacks import calling
 from autojit.runtime.failures import Failures
@@ -25,8 +26,6 @@ from autojit.runtime.size_program import SizeProgram
 
 class PlanMemory:
     """The memory of one step's plan, with those inside it; it keeps what the words point to."""
-
-    size_program: type[SizeProgram] = SizeProgram
 
     def __init__(self, reporters: Sequence[Reporter]) -> None:
         self.keep: list[Any] = []
@@ -52,6 +51,16 @@ class PlanMemory:
     def arena(self, size_bytes: int) -> Any:
         """The host's memory for temporaries of fixed sizes."""
         return arena_at(CPU, size_bytes)
+
+    def size_program(
+        self,
+        inputs: Sequence[TensorType],
+        counted: Sequence[str],
+        caught: Callable[[BaseException], None],
+        make_arena: Callable[[Device, int], Any],
+    ) -> SizeProgram:
+        """What works out the words that depend on sizes; the arguments are those of `SizeProgram`."""
+        return SizeProgram(inputs, counted, caught, make_arena)
 
     def builtin(self, name: str) -> int:
         """The address of a body of the plan runner, of a branch, a loop or a call, or of a matrix product."""

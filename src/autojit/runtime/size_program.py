@@ -100,7 +100,7 @@ class SizeProgram:
 
     def slot(self, size: int) -> int:
         """The slot of a size, or of a number."""
-        return self._expression(expression_of(size))
+        return self.expression(expression_of(size))
 
     def sum(self, left: int, right: int) -> int:
         """The slot of the sum of two slots."""
@@ -125,7 +125,8 @@ class SizeProgram:
         """Address of the program to run when a size was counted."""
         return self._program + SizeProgramWords.size_bytes * (1 + self.counted.index(name))
 
-    def _expression(self, expression: Expression) -> int:
+    def expression(self, expression: Expression) -> int:
+        """The slot of an expression."""
         found = self._found.get(expression)
         if found is not None:
             return found
@@ -145,7 +146,7 @@ class SizeProgram:
     def _atom(self, atom: Atom) -> int:
         if atom.kind == "symbol":
             return self._named(atom.operands[0])
-        left, right = (self._expression(operand) for operand in atom.operands)
+        left, right = (self.expression(operand) for operand in atom.operands)
         return self._compute(atom.kind, left, right)
 
     def _named(self, name: str) -> int:
@@ -182,7 +183,7 @@ class SizeProgram:
         layouts: dict[int, list[Instruction]] = {}
         for room in self._regions:
             layouts.setdefault(room[0], []).extend(self._lay_regions(room))
-        self.table, base = self._words([slot.value for slot in self._slots])
+        self.table, base = self._table([slot.value for slot in self._slots])
         self._last, self._before = self._words([NEVER] * max(len(self.symbols), 1))
         grower = self._grower()
         for stage in range(1 + len(self.counted)):
@@ -198,6 +199,10 @@ class SizeProgram:
         block = np.array(values, np.int64)
         self._keep.append(block)
         return block, int(block.ctypes.data)
+
+    def _table(self, values: Sequence[int]) -> tuple[Any, int]:
+        """The words of the table, and their address."""
+        return self._words(values)
 
     def _set(self, address: int, value: int) -> None:
         """Write a word of the plan."""

@@ -1,0 +1,1 @@
+"""Steps as native libraries; see the README of the folder."""
