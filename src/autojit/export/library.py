@@ -28,6 +28,10 @@ from autojit.runtime.host import cached_host_target
 from autojit.version import __version__
 
 
+MANIFEST = "autojit_manifest"
+"""A name that every library has: who loads one finds all others by what it returns."""
+
+
 class Library:
     """A function's steps as a library.
 
@@ -101,6 +105,7 @@ class Library:
         define("aj_initial_state", initial)
         linker.define_beginning("aj_image")
         exported = {f"{self.name}_{name}": symbol for name, symbol in FUNCTIONS.items()}
+        exported[MANIFEST] = FUNCTIONS["manifest"]
         return shared_object(linker, exported, f"{self.name}.so")
 
     def manifest(self) -> dict[str, Any]:
@@ -120,6 +125,7 @@ class Library:
             "results": [self._field(field) for field in signature.results],
             "counted": signature.counted,
             "outputs": signature.outputs,
+            "returns": signature.returns,
             "state": [
                 {
                     "name": t.name,
@@ -146,6 +152,7 @@ class Library:
             "shape": [postfix(extent, renamed) for extent in field.shape],
             "order": None if field.order is None else list(field.order),
             "number": field.number,
+            "most": None if field.most is None else postfix(field.most, renamed),
         }
 
 

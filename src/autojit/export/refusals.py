@@ -11,6 +11,7 @@ from autojit.codegen.lowered import ForeignAddress, LoweredStep
 from autojit.core.device import CPU
 from autojit.core.errors import UnsupportedError
 from autojit.ir.graph import Node
+from autojit.jit.function import JitFunction
 from autojit.jit.step import CompiledStep
 
 
@@ -31,6 +32,20 @@ def require_platform() -> None:
     if sys.platform != "linux" or platform.machine() != "x86_64":
         facts = {"this machine": f"{sys.platform}, {platform.machine()}"}
         raise ExportError("export: libraries are written for Linux on x86-64 alone", facts)
+
+
+def check_function(function: JitFunction) -> None:
+    """ExportError for a function whose calls do something in Python beside the step."""
+    rebinding = function.rebinding
+    if rebinding is None:
+        return
+    for draw in rebinding.plans.current.draws:
+        name = getattr(draw.function, "__name__", str(draw.function))
+        fix = "pass what it gives as an argument"
+        raise ExportError(f"export: {name}() is asked by Python before every call", {"at": draw.source}, fix)
+    names = ", ".join(location.name for location in rebinding.locations)
+    fix = "change the tensor in place (copy_, add_): its memory is then state of the step"
+    raise ExportError(f"export: the function assigns {names}, which Python does after the step", {}, fix)
 
 
 def check_step(step: CompiledStep) -> None:

@@ -34,6 +34,7 @@ class Field:
         dtype, shape: of the tensor; extents may be expressions of the open sizes.
         order: its axes as they are in memory, the outermost first; None: row-major.
         number: "int" or "float" for what is a number of Python.
+        most: elements that a caller has room for where the step counts how many there are.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Field:
     shape: Shape
     order: tuple[int, ...] | None = None
     number: str = ""
+    most: int | None = None
 
     @property
     def c_type(self) -> str:
@@ -58,7 +60,7 @@ class Signature:
         sizes: the open sizes that a call names.
         counted: names of sizes that a call gives back.
         outputs: of the function's results in order: the number of a field, or what else it is.
-        tree: how these are nested: text for people.
+        returns: how these are nested: one value, a tuple, a dictionary with keys; a deeper nest is a flat tuple.
     """
 
     arguments: list[Field]
@@ -66,6 +68,7 @@ class Signature:
     sizes: list[OpenSize]
     counted: list[str]
     outputs: list[dict[str, Any]]
+    returns: dict[str, Any]
 
 
 def signature_of(function: Any, steps: Sequence[CompiledStep]) -> Signature:
@@ -80,7 +83,18 @@ def signature_of(function: Any, steps: Sequence[CompiledStep]) -> Signature:
             kind = leaf.value.type
             arguments.append(Field(name, identifier(name, taken), kind.dtype, kind.shape, None, number))
     sizes = _open_sizes(steps, arguments, taken)
-    return Signature(arguments, _results(step), sizes, list(step.segment.executable.counted), _outputs(step))
+    counted = list(step.segment.executable.counted)
+    return Signature(arguments, _results(step), sizes, counted, _outputs(step), _returns(step))
+
+
+def _returns(step: CompiledStep) -> dict[str, Any]:
+    tree = step.results.tree
+    is_flat = all(child.kind is None for child in tree.children)
+    if tree.kind is None:
+        return {"kind": "value", "keys": []}
+    if is_flat and tree.kind is dict:
+        return {"kind": "dict", "keys": list(map(str, tree.keys))}
+    return {"kind": "tuple", "keys": []}
 
 
 def _open_sizes(steps: Sequence[CompiledStep], arguments: Sequence[Field], taken: set[str]) -> list[OpenSize]:
@@ -103,14 +117,19 @@ def _results(step: CompiledStep) -> list[Field]:
     taken: set[str] = set()
     found = []
     names = _result_names(step)
+    counted = step.segment.executable.counted
     for k, value in enumerate(results.values):
         order = None if step.call is not None else results.orders[k]
         place = next((p for p in results.places if p.kind in ("result", "number") and p.index == k), None)
         number = place.number.__name__ if place is not None and place.kind == "number" else ""
-        if step.segment.executable.outputs[k].place is not None:
+        spec = step.segment.executable.outputs[k]
+        if spec.place is not None:
             raise ExportError(f"export: result {k} has a size that nothing bounds", {"result": value.type})
         name = names.get(k, f"result{k}")
-        found.append(Field(name, identifier(name, taken), value.type.dtype, value.type.shape, order, number))
+        is_counted = any(not set(expression_of(n).symbols()).isdisjoint(counted) for n in value.type.shape)
+        most = spec.most if is_counted else None
+        kind = value.type
+        found.append(Field(name, identifier(name, taken), kind.dtype, kind.shape, order, number, most))
     return found
 
 
