@@ -28,23 +28,30 @@ def names_of_arrays(function: Callable[..., Any]) -> dict[int, str]:
     """
     found: dict[int, str] = {}
     parameters: dict[int, str] = {}
-    seen: set[int] = set()
-    waiting = deque(_roots(function))
-    waiting.append(("generator", default_generator._state))
-    for name, value in list(waiting):
+    reached = list(_reached(function))
+    for name, value in reached:  # first: optimisers name what they keep by the parameters
         if isinstance(value, Module):
             _note_module(name, value, found, parameters)
+    for name, value in reached:
+        if isinstance(value, Tensor):
+            _note(name, value, found)
+        elif isinstance(value, Optimizer):
+            for inner, t in _of_optimizer(name, value, parameters):
+                _note(inner, t, found)
+    return found
+
+
+def _reached(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """What is reached from a function, the nearest first, with the way there."""
+    seen: set[int] = set()
+    waiting = deque([*_roots(function), ("generator", default_generator)])
     while waiting and len(seen) < MOST_OBJECTS:
         name, value = waiting.popleft()
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, Tensor):
-            _note(name, value, found)
-        elif isinstance(value, Module):
-            _note_module(name, value, found, parameters)
-        waiting.extend(_parts(name, value, parameters))
-    return found
+        yield name, value
+        waiting.extend(_parts(name, value))
 
 
 def _roots(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
@@ -68,28 +75,36 @@ def _roots(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     yield from ((name, plain.__globals__[name]) for name in plain.__code__.co_names if name in plain.__globals__)
 
 
-def _parts(name: str, value: Any, parameters: dict[int, str]) -> Iterator[tuple[str, Any]]:
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What an object holds, with its names."""
-    kind = type(value)
     if isinstance(value, Generator):
         yield name, value._state
-    elif isinstance(value, Optimizer):
-        for parameter, kept in value.state.items():
-            of = parameters.get(id(parameter), f"parameter{len(parameters)}")
-            yield f"{name}.{of}", kept
-        for k, group in enumerate(value.param_groups):
-            for (slot, place), t in getattr(group, "_slots", {}).items():
-                yield ".".join([name, "param_groups", str(k), slot, *([] if place is None else [str(place)])]), t
-    if isinstance(value, dict):
+    elif isinstance(value, dict):
         yield from ((_joined(name, key), item) for key, item in value.items() if isinstance(key, str | int))
-    elif kind in (list, tuple):
+    elif type(value) in (list, tuple):
         yield from ((_joined(name, k), item) for k, item in enumerate(value))
-    elif kind is FunctionType:
+    elif type(value) is FunctionType or isinstance(value, JitFunction):
         yield from _roots(value)
-    elif isinstance(value, JitFunction):
-        yield from _roots(value.function)
-    elif not isinstance(value, _LEAVES) and kind.__module__.partition(".")[0] not in ("builtins", "autojit"):
+    elif not isinstance(value, _LEAVES) and _is_of_user(type(value)):
         yield from ((_joined(name, key), item) for key, item in getattr(value, "__dict__", {}).items())
+
+
+def _is_of_user(kind: type) -> bool:
+    """Whether attributes of a class's objects are the user's: not those of autojit's objects, but of its modules."""
+    return issubclass(kind, Module | Optimizer) or kind.__module__.partition(".")[0] not in ("builtins", "autojit")
+
+
+def _of_optimizer(name: str, optimizer: Optimizer, parameters: dict[int, str]) -> Iterator[tuple[str, Any]]:
+    """What an optimiser keeps: by parameter, and its numbers as steps read them."""
+    owned = [p for group in optimizer.param_groups for p in group["params"]]
+    for k, parameter in enumerate(owned):
+        of = parameters.get(id(parameter), str(k))
+        kept = optimizer.state.get(parameter, {})
+        yield from ((f"{_joined(name, of)}.{key}", t) for key, t in kept.items() if isinstance(t, Tensor))
+    for k, group in enumerate(optimizer.param_groups):
+        for (slot, place), t in getattr(group, "_slots", {}).items():
+            at = () if place is None else (str(place),)
+            yield ".".join([_joined(name, "param_groups"), str(k), slot, *at]), t
 
 
 def _joined(name: str, key: object) -> str:

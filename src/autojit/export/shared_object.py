@@ -206,6 +206,9 @@ class _SharedObject:
         def part(name: str) -> tuple[int, int]:
             return parts[name][0], len(parts[name][1])
 
+        relocated_at, relocated_size = part("relocated")
+        dynamic_at, dynamic_size = places[".dynamic"]
+        dynamic_end = dynamic_at + dynamic_size
         sections = [
             _Section("", 0, 0, 0, 0),
             _Section(".text", 1, alloc | _SHF_EXECUTE, *part("code")),
@@ -213,10 +216,11 @@ class _SharedObject:
             _Section(".dynsym", 11, alloc, *places[".dynsym"], link=".dynstr", info=1, entry_size=_SYMBOL.size),
             _Section(".dynstr", 3, alloc, *places[".dynstr"]),
             _Section(".rela.dyn", 4, alloc, *places[".rela.dyn"], link=".dynsym", entry_size=_RELOCATION.size),
-            _Section(".data.rel.ro", 1, write, *part("relocated")),
+            _Section(".data.rel.ro", 1, write, relocated_at, dynamic_at - relocated_at),
+            _Section(".dynamic", 6, write, dynamic_at, dynamic_size, link=".dynstr", entry_size=_DYNAMIC.size),
+            _Section(".got", 1, write, dynamic_end, relocated_at + relocated_size - dynamic_end, entry_size=8),
             _Section(".data", 1, write, *part("data")),
             _Section(".rodata", 1, alloc, *part("constants")),
-            _Section(".dynamic", 6, write, *places[".dynamic"], link=".dynstr", entry_size=_DYNAMIC.size),
         ]
         names = _Names()
         for section in (*(s.name for s in sections), ".shstrtab"):

@@ -72,6 +72,10 @@ class StepState:
         return self._known.get(key) or self._made(key, f"{leaf}.grad", array, is_output=True)
 
     def _made(self, key: object, name: str, array: Any, *, is_output: bool) -> StateTensor:
+        known, number, first = {t.name for t in self.tensors}, 1, name
+        while name in known:
+            number += 1
+            name = f"{first}.{number}"
         initial = np.zeros(array.shape, array.dtype) if is_output else np.array(packed(array))
         kind = array_type(array)
         place = self._image.state(initial.nbytes)

@@ -1,6 +1,6 @@
 """The steps of a library: one function captured for several kinds of sizes, all with the same arguments and state.
 
-A call names its open sizes; the first step whose conditions hold for them runs. Conditions are worked out by a size
+A call names its open sizes; the first step whose conditions hold for them runs. SizeGuards are worked out by a size
 program of their own (`runtime.size_program`), the same in every process.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from autojit.core.dtypes import float32
 from autojit.core.records import record
+from autojit.core.size_recorder import SizeGuard
 from autojit.core.size_expressions import Expression, add, constant, scale, symbol
 from autojit.core.sizes import expression_of, is_symbolic, size
 from autojit.core.types import TensorType
@@ -141,22 +142,22 @@ class VariantWriter:
     def _extent(self, step: CompiledStep, named: OpenSize) -> int:
         return step.capture.inputs[named.argument].type.shape[named.axis]
 
-    def _guards(self, step: CompiledStep, renamed: Mapping[str, Expression]) -> list[Condition]:
+    def _guards(self, step: CompiledStep, renamed: Mapping[str, Expression]) -> list[SizeGuard]:
         found = [
-            Condition(guard.expression.substitute(renamed), guard.relation, guard.outcome)
+            SizeGuard(guard.expression.substitute(renamed), guard.relation, guard.outcome)
             for guard, _ in step.trace.size_guards
         ]
         for named in self.sizes:
             extent = self._extent(step, named)
             if own_symbol(extent) is not None:
                 least = constant(expression_of(extent).lower_bound() or 0)
-                found.append(Condition(_difference(named.expression, least), "<", False))
+                found.append(SizeGuard(_difference(named.expression, least), "<", False))
             wanted = expression_of(extent).substitute(renamed)
             if wanted != named.expression:
-                found.append(Condition(_difference(named.expression, wanted), "==", True))
+                found.append(SizeGuard(_difference(named.expression, wanted), "==", True))
         return found
 
-    def _program_of(self, guards: Sequence[Condition]) -> tuple[int, int, int]:
+    def _program_of(self, guards: Sequence[SizeGuard]) -> tuple[int, int, int]:
         """(the program that works conditions out, its table, the conditions); zeros where nothing is asked."""
         if not guards:
             return 0, 0, 0
@@ -174,19 +175,6 @@ class VariantWriter:
 def own_symbol(extent: int) -> str | None:
     """The name of an extent that is a symbol and no more."""
     return str(extent) if is_symbolic(extent) and expression_of(extent).symbols() == (str(extent),) else None
-
-
-@record
-class Condition:
-    """``(expression relation 0) == outcome``."""
-
-    expression: Expression
-    relation: str
-    outcome: bool
-
-    def __str__(self) -> str:
-        sign = {("==", True): "==", ("==", False): "!=", ("<", True): "<", ("<", False): ">="}
-        return f"{self.expression} {sign[self.relation, self.outcome]} 0"
 
 
 def _difference(a: Expression, b: Expression) -> Expression:
