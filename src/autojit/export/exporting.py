@@ -21,6 +21,7 @@ from autojit.export.header import header_of
 from autojit.export.library import Library
 from autojit.export.names import identifier
 from autojit.export.refusals import ExportError, check_function, check_step, require_platform
+from autojit.export.signature import called
 from autojit.io.safetensors import written_whole
 from autojit.jit.function import JitFunction
 from autojit.jit.guards import broken_guard
@@ -38,19 +39,25 @@ class ExportedStep:
     """
 
     def __init__(self, function: JitFunction, steps: Sequence[CompiledStep], name: str | None = None) -> None:
-        self._make = lambda chosen: Library(chosen, function, steps)
-        self._name = identifier(name or function.name, set())
-        self.manifest: dict[str, Any] = self._make(self._name).manifest()
+        self._function, self._steps = function, steps
+        self._made: Library | None = Library(identifier(name or function.name, set()), function, steps)
+        self.manifest: dict[str, Any] = self._made.manifest()
+
+    def _library(self, name: str) -> Library:
+        """One to be written, which can be done once."""
+        made, self._made = self._made or Library("", self._function, self._steps), None
+        made.name = identifier(name, set())
+        return made
 
     def save(self, path: Path) -> list[str]:
-        """Write ``path.so``, ``path.h``, ``path.json`` and ``path.py``; their paths.
+        """Write ``path.so``, ``path.h``, ``path.json`` and ``path_numpy.py``; their paths.
 
         The names of the library's functions begin with the last part of the path. Each file appears whole: a library
         that a process has loaded stays what it is.
         """
         stem = os.fspath(path)
         stem = stem.removesuffix(".so")
-        library = self._make(identifier(os.path.basename(stem), set()))
+        library = self._library(os.path.basename(stem))
         texts = {
             ".so": library.content(),
             ".h": header_of(library).encode(),
@@ -59,9 +66,10 @@ class ExportedStep:
         for suffix, content in texts.items():
             with written_whole(stem + suffix) as file:
                 file.write(content)
-        with written_whole(f"{stem}.py") as file, open(standalone.__file__, "rb") as source:
+        beside = f"{stem}_numpy.py"
+        with written_whole(beside) as file, open(standalone.__file__, "rb") as source:
             shutil.copyfileobj(source, file)
-        return [*(stem + suffix for suffix in texts), f"{stem}.py"]
+        return [*(stem + suffix for suffix in texts), beside]
 
     def __str__(self) -> str:
         return standalone.described(self.manifest)
@@ -192,7 +200,7 @@ def _kinds(step: CompiledStep) -> Any:
 def _opened(function: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any) -> list[CompiledStep]:
     """Steps that leave sizes open: for all from 2 on, and for 1 and 0, of which broadcasting hangs, their own."""
     leaves, tree = flatten((args, kwargs))
-    axes = axes_of(function.function, args, kwargs, shapes)
+    axes = axes_of(called(function.function), args, kwargs, shapes)
     for places in axes.values():
         function.open_sizes.open(tree, places)
     first = looked_for(function, args, kwargs).step

@@ -59,7 +59,7 @@ class Instance(Record[int]):
 class Description(Record[int]):
     """A library's numbers."""
 
-    size_bytes: Word  # of an instance
+    instance_bytes: Word
     words_bytes: Word  # of it that are copied
     n_of_instance: Word  # words to which its address is added
     n_of_library: Word  # and to which the library's is

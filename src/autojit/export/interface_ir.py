@@ -186,7 +186,7 @@ def _write_create(f: NativeFunction) -> None:
     f.store("ptr", "null", out)
     status = f.call(READY)
     f.return_when(f.is_set(status, "i32"), status)
-    size = _described(f, Description.size_bytes)
+    size = _described(f, Description.instance_bytes)
     is_large = f.test("sge", size, _HUGE_BYTES)
     mapped = f.add(size, f.choose(is_large, _HUGE_BYTES, 0))
     mapping = f.call(_MAP, mapped)
@@ -245,7 +245,7 @@ def _write_bytes(f: NativeFunction) -> None:
     (self,) = f.parameters
     total = f.local("i64", 8)
     f.return_when(f.is_zero(self, "ptr"), 0)
-    f.store("i64", _described(f, Description.size_bytes), total)
+    f.store("i64", _described(f, Description.instance_bytes), total)
     with f.loop(0, _described(f, Description.n_variants)) as v:
         variant = f.item(Variant, "@aj_variants", v)
         rooms = f.at(self, f.get(variant, Variant.rooms))
@@ -308,6 +308,8 @@ def _write_choose(f: NativeFunction) -> None:
     n_sizes, n_arguments = _described(f, Description.n_sizes), _described(f, Description.n_arguments)
     given = f.element(arguments, "i64", n_arguments)
     f.store("i32", Code.SIZE.value, refusal)
+    with f.loop(0, n_sizes) as k:  # -1 is what programs remember before the first call
+        f.return_when(f.test("slt", f.load("i64", f.element(given, "i64", k)), 0), "null")
     with f.loop(0, _described(f, Description.n_variants)) as v:
         following = f.junction(stem="following")
         variant = f.item(Variant, "@aj_variants", v)

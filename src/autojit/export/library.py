@@ -27,7 +27,6 @@ from autojit.jit.step import CompiledStep
 from autojit.runtime.host import cached_host_target
 from autojit.version import __version__
 
-
 MANIFEST = "autojit_manifest"
 """A name that every library has: who loads one finds all others by what it returns."""
 
@@ -67,7 +66,7 @@ class Library:
         places, texts = self.errors.words()
         initial = self.state.initial()
         described = Description(
-            size_bytes=finished.size_bytes,
+            instance_bytes=finished.size_bytes,
             words_bytes=len(finished.words),
             n_of_instance=len(finished.of_instance) // 8,
             n_of_library=len(finished.of_library) // 8,
@@ -119,9 +118,7 @@ class Library:
             "target": {"triple": target.triple, "cpu": target.cpu, "features": target.features},
             "most_threads": MOST_THREADS,
             "arguments": [self._field(field) for field in signature.arguments],
-            "sizes": [
-                {"name": size.name, "argument": size.argument, "axis": size.axis} for size in signature.sizes
-            ],
+            "sizes": [{"name": size.name, "argument": size.argument, "axis": size.axis} for size in signature.sizes],
             "results": [self._field(field) for field in signature.results],
             "counted": signature.counted,
             "outputs": signature.outputs,

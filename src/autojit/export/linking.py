@@ -4,8 +4,8 @@ A library has parts, each with protection of its own (`PARTS`): code, constants 
 addresses (written by the dynamic linker, then read-only), data, and constants without addresses, which come last
 because they may be larger than the 2 GiB that code can reach. Code reaches what is in another part through the table.
 
-How to read: `Linker.add` places an object, `define` a constant, `close` counts what will be left for the dynamic linker,
-`link` decides where parts begin and applies relocations. Addresses are bytes from the library's beginning.
+How to read: `Linker.add` places an object, `define` a constant, `close` counts what will be left for the dynamic
+linker, `link` decides where parts begin and applies relocations. Addresses are bytes from the library's beginning.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class Linker:
             hides: its symbols are not those of the library.
         """
         parsed = ElfObject(content, 1)
-        patched = {section for section, rows in parsed.relocations if any(WAYS[row[1]] >= ABSOLUTE_WORD for row in rows)}
+        patched = {
+            section for section, rows in parsed.relocations if any(WAYS[row[1]] >= ABSOLUTE_WORD for row in rows)
+        }
         sections: dict[int, Place] = {}
         for index in (*parsed.code, *parsed.data):
             section = parsed.sections[index]

@@ -26,7 +26,7 @@ def names_of_arrays(function: Callable[..., Any]) -> dict[int, str]:
     Parameters and buffers have the names of ``state_dict``, after the name of the module where it is not the function
     itself; what an optimiser keeps for a parameter is named by both.
     """
-    found: dict[int, str] = {}
+    found = _Names()
     parameters: dict[int, str] = {}
     reached = list(_reached(function))
     for name, value in reached:  # first: optimisers name what they keep by the parameters
@@ -34,17 +34,48 @@ def names_of_arrays(function: Callable[..., Any]) -> dict[int, str]:
             _note_module(name, value, found, parameters)
     for name, value in reached:
         if isinstance(value, Tensor):
-            _note(name, value, found)
+            found.note(name, value)
         elif isinstance(value, Optimizer):
             for inner, t in _of_optimizer(name, value, parameters):
-                _note(inner, t, found)
-    return found
+                found.note(inner, t)
+    return found.by_array
+
+
+class _Names:
+    """Names of arrays, each once."""
+
+    def __init__(self) -> None:
+        self.by_array: dict[int, str] = {}
+        self._taken: set[str] = set()
+
+    def note(self, name: str, t: Tensor) -> None:
+        """A tensor is reached by a name: its array, its storage, its gradient."""
+        storage = t._storage
+        self._give(name, *(a for a in (t._array, None if storage is None else storage.array) if a is not None))
+        if t._grad is not None and t._grad._array is not None:
+            self._give(f"{name}.grad", t._grad._array)
+
+    def _give(self, name: str, *arrays: Any) -> None:
+        fresh = [array for array in arrays if id(array) not in self.by_array]
+        if fresh:
+            made = unique(name, self._taken)
+            self.by_array.update((id(array), made) for array in fresh)
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """A name, numbered where another has it."""
+    made, number = name, 1
+    while made in taken:
+        number += 1
+        made = f"{name}_{number}"
+    taken.add(made)
+    return made
 
 
 def _reached(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     """What is reached from a function, the nearest first, with the way there."""
     seen: set[int] = set()
-    waiting = deque([*_roots(function), ("generator", default_generator)])
+    waiting = deque([*_roots(function), ("default_generator", default_generator)])
     while waiting and len(seen) < MOST_OBJECTS:
         name, value = waiting.popleft()
         if id(value) in seen:
@@ -111,40 +142,26 @@ def _joined(name: str, key: object) -> str:
     return f"{name}.{key}" if name else str(key)
 
 
-def _note_module(name: str, module: Module, found: dict[int, str], parameters: dict[int, str]) -> None:
+def _note_module(name: str, module: Module, found: _Names, parameters: dict[int, str]) -> None:
     prefix = f"{name}." if name else ""
     for key, t in module.named_parameters():
         parameters.setdefault(id(t), key)
-        _note(prefix + key, t, found)
-    for key, t in module.named_buffers():
-        _note(prefix + key, t, found)
-
-
-def _note(name: str, t: Tensor, found: dict[int, str]) -> None:
-    if t._array is not None:
-        found.setdefault(id(t._array), name)
-    storage = t._storage
-    if storage is not None and storage.array is not None:
-        found.setdefault(id(storage.array), name)
-    if t._grad is not None and t._grad._array is not None:
-        found.setdefault(id(t._grad._array), f"{name}.grad")
+        found.note(prefix + key, t)
+    for key, buffer in module.named_buffers():
+        found.note(prefix + key, buffer)
 
 
 def identifier(name: str, taken: set[str]) -> str:
     """A name as C can have it, which no other has."""
     plain = _WORD.sub("_", name).strip("_") or "value"
     plain = f"_{plain}" if plain[0].isdigit() or plain in _KEYWORDS else plain
-    made, number = plain, 1
-    while made in taken:
-        number += 1
-        made = f"{plain}_{number}"
-    taken.add(made)
-    return made
+    return unique(plain, taken)
 
 
-_KEYWORDS = frozenset(
-    """auto break case char const continue default do double else enum extern float for goto if inline int long
-    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-    class new delete this template operator namespace private public protected virtual bool true false catch try
-    throw using and or not xor errno""".split()
-)
+_KEYWORDS = {
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
+    "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
+    "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "class",
+    "new", "delete", "this", "template", "operator", "namespace", "private", "public", "protected", "virtual", "bool",
+    "true", "false", "catch", "try", "throw", "using", "and", "or", "not", "xor", "errno",
+}  # fmt: skip

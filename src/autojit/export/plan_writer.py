@@ -135,5 +135,3 @@ class ImagedSizes(SizeProgram):
 
 def _never(error: BaseException) -> None:
     raise error
-
-

@@ -31,8 +31,6 @@ def wanted_bits(target: HostTarget) -> dict[str, int]:
     """By the word of the library's description: the bits that must be set."""
     features = {name[1:] for name in target.features.split(",") if name.startswith("+")}
     features -= {name[1:] for name in target.features.split(",") if name.startswith("-")}
-    found = {
-        word: sum(1 << bit for name, bit in bits.items() if name in features) for word, bits in _BITS.items()
-    }
+    found = {word: sum(1 << bit for name, bit in bits.items() if name in features) for word, bits in _BITS.items()}
     saved = _AVX512_STATE if "avx512f" in features else _AVX_STATE if "avx" in features else 0
     return {**found, "xcr0": saved}

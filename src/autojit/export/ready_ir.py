@@ -46,9 +46,7 @@ def write_ready(f: NativeFunction) -> None:
     NativeFunction.define(module, _CHECK, _write_check, linkage="internal")
     NativeFunction.define(module, _SET_THREADS, _write_set_threads)
     NativeFunction.define(module, _THREADS, _write_threads)
-    NativeFunction.define(
-        module, Signature("aj_export_abi_version", "", "i32"), lambda g: g.ret(ABI_VERSION)
-    )
+    NativeFunction.define(module, Signature("aj_export_abi_version", "", "i32"), lambda g: g.ret(ABI_VERSION))
     NativeFunction.define(module, Signature("aj_export_manifest", "", "ptr"), lambda g: g.ret("@aj_manifest"))
     module.definitions["aj_manifest"] = "@aj_manifest = external constant i8"
     wait = f.junction(stem="wait")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from autojit.codegen.lowered import ForeignAddress, LoweredStep
+from autojit.codegen.lowered import Entry, ForeignAddress, LoweredStep
 from autojit.core.device import CPU
 from autojit.core.errors import UnsupportedError
 from autojit.ir.graph import Node
@@ -43,7 +43,7 @@ def check_function(function: JitFunction) -> None:
         name = getattr(draw.function, "__name__", str(draw.function))
         fix = "pass what it gives as an argument"
         raise ExportError(f"export: {name}() is asked by Python before every call", {"at": draw.source}, fix)
-    names = ", ".join(location.name for location in rebinding.locations)
+    names = ", ".join(location.name for location in rebinding.locations) or "to objects or calls others"
     fix = "change the tensor in place (copy_, add_): its memory is then state of the step"
     raise ExportError(f"export: the function assigns {names}, which Python does after the step", {}, fix)
 
@@ -66,7 +66,9 @@ def _refusals(step: CompiledStep) -> Iterator[Refusal]:
     first = next((n.source for n in step.segment.graph.nodes), None)
     devices = {v.type.device for v in (*step.segment.graph.inputs, *step.segment.graph.outputs)}
     if devices - {CPU}:
-        yield Refusal(f"the step runs on {', '.join(map(str, devices - {CPU}))}", first, "move model and data to the CPU")
+        yield Refusal(
+            f"the step runs on {', '.join(map(str, devices - {CPU}))}", first, "move model and data to the CPU"
+        )
     yield from _of_effects(step, first)
     yield from _of_code(step.segment.compiled.lowered)
     if capture.modes_left is not None:
@@ -78,12 +80,14 @@ def _refusals(step: CompiledStep) -> Iterator[Refusal]:
         yield Refusal("it changes state and returns tensors whose sizes have no bound", first, fix)
 
 
+_WRITES = {"array": "it changes", "grad": "it adds to the gradient of", "new grad": "it leaves a gradient for"}
+
+
 def _of_effects(step: CompiledStep, first: object) -> Iterator[Refusal]:
     effects, arguments = step.effects, step.capture.arguments
     for write in effects.writes:
         fix = "return the new value, or change state that the function reaches by itself"
-        what = {"array": "it changes", "grad": "it adds to the gradient of", "new grad": "it leaves a gradient for"}
-        yield Refusal(f"{what.get(write.what, 'it changes the history of')} argument {write.index}", first, fix)
+        yield Refusal(f"{_WRITES.get(write.what, 'it changes the history of')} argument {write.index}", first, fix)
     for made in effects.gradients.in_parts:
         yield Refusal("it leaves a sparse gradient", made.leaf.shape, "use a dense gradient: sparse=False")
     if any(leaf.grad_value is not None for leaf in arguments):
@@ -103,8 +107,7 @@ def _of_effects(step: CompiledStep, first: object) -> Iterator[Refusal]:
 
 def _of_code(lowered: LoweredStep) -> Iterator[Refusal]:
     for op in lowered.called_back:
-        nodes = (n for n in _nodes(lowered) if n.op == op)
-        place = next((n.source for n in nodes), None)
+        place = next((n.source for n in _nodes(lowered) if n.op == op), None)
         if op.calls_out:
             yield Refusal(f"{op.shown_name} calls Python", place, "leave the call out of the function that is exported")
         else:
@@ -124,10 +127,10 @@ def _nodes(lowered: LoweredStep) -> Iterator[Node]:
         yield from _nodes(inner)
 
 
-def _entries(lowered: LoweredStep) -> Iterator[tuple[object, tuple[Node, ...]]]:
+def _entries(lowered: LoweredStep) -> Iterator[tuple[Entry, tuple[Node, ...]]]:
     for k, entry in enumerate(lowered.entries):
         nodes = lowered.origins[k] if k < len(lowered.origins) else ()
-        parts = getattr(entry, "entries", (entry,))
+        parts = (entry,) if isinstance(entry, Entry) else entry.entries
         yield from ((part, nodes) for part in parts)
     for inner in lowered.plans_inside():
         yield from _entries(inner)

@@ -1,8 +1,8 @@
 """An ELF shared object for x86-64 Linux, written byte by byte: a user may have no linker.
 
-Layout, where an address is also the place in the file: headers; code; the dynamic linker's tables; what it writes, which
-is read-only afterwards; data; constants. Symbols have no versions, so any glibc or musl since 2012 serves. The library
-is never unloaded (``DF_1_NODELETE``), because threads of its pool may still run its code.
+Layout, where an address is also the place in the file: headers; code; the dynamic linker's tables; what it writes,
+which is read-only afterwards; data; constants. Symbols have no versions, so any glibc of the last years serves. The
+library is never unloaded (``DF_1_NODELETE``), because threads of its pool may still run its code.
 
 Format: System V ABI, chapters 4 and 5, and its AMD64 supplement.
 """

@@ -15,6 +15,7 @@ from autojit.export.refusals import ExportError
 from autojit.export.variants import OpenSize, own_symbol
 from autojit.jit.arguments import leaf_names
 from autojit.jit.step import CompiledStep
+from autojit.nn.module import Module
 
 C_TYPES = {
     "bool": "uint8_t", "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
@@ -75,7 +76,7 @@ def signature_of(function: Any, steps: Sequence[CompiledStep]) -> Signature:
     """The signature of a function by its steps, the most general first."""
     step = steps[0]
     taken: set[str] = set()
-    names = leaf_names(function, step.capture.argument_tree)
+    names = leaf_names(called(function), step.capture.argument_tree)
     arguments = []
     for name, leaf in zip(names, step.capture.arguments, strict=True):
         if leaf.value is not None:
@@ -85,6 +86,11 @@ def signature_of(function: Any, steps: Sequence[CompiledStep]) -> Signature:
     sizes = _open_sizes(steps, arguments, taken)
     counted = list(step.segment.executable.counted)
     return Signature(arguments, _results(step), sizes, counted, _outputs(step), _returns(step))
+
+
+def called(function: Any) -> Any:
+    """What has the names of a function's arguments: of a module, its ``forward``."""
+    return function.forward if isinstance(function, Module) else function
 
 
 def _returns(step: CompiledStep) -> dict[str, Any]:

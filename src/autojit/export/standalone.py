@@ -2,9 +2,9 @@
 
 This file is a module of its own: a copy of it is beside every exported library and needs neither autojit nor LLVM::
 
-    from step import load
+    import step_numpy
 
-    step = load("step.so")
+    step = step_numpy.load()  # the library beside it, step.so
     loss = step(x, y)  # NumPy arrays, or what NumPy makes arrays of
     step.state["model.weight"]  # the state in place; ``state_dict`` copies it
 """
@@ -14,12 +14,13 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 ABI_VERSION = 1
+_SUFFIX = "_numpy.py"  # of the copy beside a library: Python would take ``step.so`` for the module ``step``
 
 
 class StepError(RuntimeError):
@@ -228,9 +229,9 @@ class Step:
             raise StepError(f"{self.manifest['name']}: {text.decode()}", code)
 
 
-def load(path: str | os.PathLike[str]) -> Step:
-    """An instance of the exported step in a file: ``step.so``, or without the ending."""
-    return Step(path)
+def load(path: str | os.PathLike[str] | None = None) -> Step:
+    """An instance of the exported step in a file: ``step.so``, or without the ending; by default the one beside."""
+    return Step(__file__.removesuffix(_SUFFIX) if path is None else path)
 
 
 def _dtype(name: str) -> Any:
@@ -246,7 +247,7 @@ def _dtype(name: str) -> Any:
     return np.dtype(getattr(ml_dtypes, name))
 
 
-_OPERATORS = {
+_OPERATORS: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
     "*": lambda a, b: a * b,
     "//": lambda a, b: a // b,

@@ -11,7 +11,7 @@ from autojit.core.device_array import packed
 from autojit.core.dtypes import DType
 from autojit.core.records import record
 from autojit.export.instance_image import ALIGNMENT_BYTES, Address, InstanceImage
-from autojit.export.names import identifier
+from autojit.export.names import identifier, unique
 from autojit.jit.step_gradients import GradResult
 from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.tensor import array_type
@@ -56,6 +56,7 @@ class StepState:
         self._image = image
         self._names = names
         self._fields: set[str] = set()
+        self._taken: set[str] = set()
         self._known: dict[object, StateTensor] = {}
         self.tensors: list[StateTensor] = []
 
@@ -72,10 +73,7 @@ class StepState:
         return self._known.get(key) or self._made(key, f"{leaf}.grad", array, is_output=True)
 
     def _made(self, key: object, name: str, array: Any, *, is_output: bool) -> StateTensor:
-        known, number, first = {t.name for t in self.tensors}, 1, name
-        while name in known:
-            number += 1
-            name = f"{first}.{number}"
+        name = unique(name, self._taken)
         initial = np.zeros(array.shape, array.dtype) if is_output else np.array(packed(array))
         kind = array_type(array)
         place = self._image.state(initial.nbytes)

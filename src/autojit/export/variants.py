@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from autojit.core.dtypes import float32
 from autojit.core.records import record
-from autojit.core.size_recorder import SizeGuard
 from autojit.core.size_expressions import Expression, add, constant, scale, symbol
+from autojit.core.size_recorder import SizeGuard
 from autojit.core.sizes import expression_of, is_symbolic, size
 from autojit.core.types import TensorType
 from autojit.export.instance_image import Address, InstanceImage

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def export(self: JitFunction, path: str | os.PathLike[str], *args: object, **kwargs: object) -> Any:
-    """Write the step to a library that needs no Python: ``path.so``, with ``.h``, ``.json`` and ``.py`` beside it.
+    """Write the step to a library that needs no Python: ``path.so``, and ``.h``, ``.json``, ``_numpy.py`` beside it.
 
     For these arguments, which do not run; without any, the step captured last. See ``autojit.export``.
 

@@ -387,9 +387,10 @@ class PlanBuilder:
                 return self._device_scratch(argument, slot)
             if argument in self.open_scratch:
                 return self._in_region(self.open_scratch[argument], 0, slot)
+            start: int = self.arena.address
             if argument.per_worker:
-                return self.arena.address + self.worker_offset
-            return self.arena.address + self.scratch_offset + self.scratch[argument]
+                return start + self.worker_offset
+            return start + self.scratch_offset + self.scratch[argument]
         if isinstance(argument, Words):
             return self.words(argument.words)
         if isinstance(argument, ProductAddress):

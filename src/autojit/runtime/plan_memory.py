@@ -1,7 +1,8 @@
 """Where a plan is written, and what its words refer to: this process.
 
-A plan is words, some of which are addresses: of other words, of the arena, of code, of what reports errors. `PlanMemory`
-gives these for a step that runs in this process. Whoever writes a plan for elsewhere (`export`) gives others.
+A plan is words, some of which are addresses: of other words, of the arena, of code, of what reports errors.
+`PlanMemory` gives these for a step that runs in this process. Whoever writes a plan for elsewhere (`export`) gives
+others.
 """
 
 from __future__ import annotations

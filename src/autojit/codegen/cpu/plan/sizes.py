@@ -6,7 +6,8 @@ while the sizes stay those of the call before.
 
 A size that the step counts itself has a program of its own, which runs as an entry of the plan after the kernel that
 counts it. ``reserve`` is an instruction that asks for memory: where ``table[left]`` exceeds ``table[right]``, the
-capacity, its target becomes the address of a new block. Whoever gives it is told the place of the capacity, and the table.
+capacity, its target becomes the address of a new block. Whoever gives it is told the place of the capacity, and the
+table.
 """
 
 from __future__ import annotations
