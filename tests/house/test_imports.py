@@ -96,18 +96,19 @@ def test_no_imports_go_in_circles() -> None:
     TopologicalSorter(needs).prepare()
 
 
-def test_four_ports_lead_upwards() -> None:
+def test_five_ports_lead_upwards() -> None:
     protocols = [
         node.name
         for node in MODULES[PORTS].body
         if isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases)
     ]
-    assert protocols == ["Sparse", "Transforms", "Numpy"]
+    assert protocols == ["Sparse", "Transforms", "Numpy", "Export"]
     assert set(Ports.__annotations__) == {
         "sparse",
         "transforms",
         "numpy",
-    }  # the fourth, the trace, is in ``tensor.state``
+        "export",
+    }  # the fifth, the trace, is in ``tensor.state``
 
 
 def test_imports_are_left_for_later_in_one_way() -> None:

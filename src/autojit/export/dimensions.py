@@ -115,7 +115,9 @@ def with_extent(leaves: Sequence[Any], places: Sequence[tuple[int, int]], extent
         shape = [*given.shape]
         shape[axis] = extent
         if isinstance(given, Tensor):
-            changed[leaf] = zeros(*shape, dtype=given.dtype, requires_grad=given.requires_grad and given.is_leaf)
+            changed[leaf] = zeros(
+                *shape, dtype=given.dtype, device=given.device, requires_grad=given.requires_grad and given.is_leaf
+            )
         else:
             changed[leaf] = type(given)(shape, given.dtype)
     return changed

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autojit.core.sizes import is_symbolic
-from autojit.export.interface import ABI_VERSION, Code
 from autojit.export.library import Library
 from autojit.export.signature import C_TYPES, Field
+from autojit.runtime.library.interface import ABI_VERSION, Code
 
 
 def header_of(library: Library) -> str:

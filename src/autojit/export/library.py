@@ -10,21 +10,20 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from autojit.codegen.records import Record
-from autojit.export.error_texts import ErrorTexts
-from autojit.export.instance_image import InstanceImage
-from autojit.export.interface import ABI_VERSION, TEXTS, Code, Description, Instance, StateRow
-from autojit.export.interface_ir import FUNCTIONS
-from autojit.export.library_code import LibraryCode
 from autojit.export.names import names_of_arrays
-from autojit.export.plan_writer import ERROR_WORDS
-from autojit.export.processor import wanted_bits
-from autojit.export.shared_object import shared_object
 from autojit.export.signature import Field, Signature, postfix, signature_of
 from autojit.export.step_state import StepState
 from autojit.export.variants import MOST_THREADS, VariantWriter, Written
 from autojit.jit.function import JitFunction
 from autojit.jit.step import CompiledStep
-from autojit.runtime.host import cached_host_target
+from autojit.runtime.library.error_texts import ErrorTexts
+from autojit.runtime.library.instance_image import InstanceImage
+from autojit.runtime.library.interface import ABI_VERSION, TEXTS, Code, Description, Instance, StateRow
+from autojit.runtime.library.interface_ir import FUNCTIONS
+from autojit.runtime.library.library_code import LibraryCode
+from autojit.runtime.library.plan_writer import ERROR_WORDS
+from autojit.runtime.library.processor import described, wanted_bits
+from autojit.runtime.library.shared_object import shared_object
 from autojit.version import __version__
 
 MANIFEST = "autojit_manifest"
@@ -65,7 +64,7 @@ class Library:
         kept = self.state.kept()
         places, texts = self.errors.words()
         initial = self.state.initial()
-        described = Description(
+        numbers = Description(
             instance_bytes=finished.size_bytes,
             words_bytes=len(finished.words),
             n_of_instance=len(finished.of_instance) // 8,
@@ -86,10 +85,10 @@ class Library:
             n_reporters=len(self.errors.rows),
             n_texts=len(self.errors.texts),
             most_threads=MOST_THREADS,
-            **wanted_bits(cached_host_target()),
+            **wanted_bits(),
         )
         define = linker.define
-        define("aj_description", _bytes([described]))
+        define("aj_description", _bytes([numbers]))
         define("aj_words", finished.words)
         define("aj_of_instance", finished.of_instance)
         define("aj_of_library", finished.of_library)
@@ -109,13 +108,12 @@ class Library:
 
     def manifest(self) -> dict[str, Any]:
         """What the library is: names, dtypes, shapes, codes of errors, what it was compiled for."""
-        target = cached_host_target()
         signature = self.signature
         return {
             "name": self.name,
             "abi_version": ABI_VERSION,
             "made_by": f"autojit {__version__}",
-            "target": {"triple": target.triple, "cpu": target.cpu, "features": target.features},
+            "target": described(),
             "most_threads": MOST_THREADS,
             "arguments": [self._field(field) for field in signature.arguments],
             "sizes": [{"name": size.name, "argument": size.argument, "axis": size.axis} for size in signature.sizes],

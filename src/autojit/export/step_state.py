@@ -10,10 +10,10 @@ import numpy as np
 from autojit.core.device_array import packed
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.export.instance_image import ALIGNMENT_BYTES, Address, InstanceImage
 from autojit.export.names import identifier, unique
 from autojit.jit.step_gradients import GradResult
 from autojit.jit.trace_entries import StateEntry
+from autojit.runtime.library.instance_image import ALIGNMENT_BYTES, Address, InstanceImage
 from autojit.tensor.tensor import array_type
 
 SAFETENSORS = {

@@ -14,13 +14,13 @@ from autojit.core.size_expressions import Expression, add, constant, scale, symb
 from autojit.core.size_recorder import SizeGuard
 from autojit.core.sizes import expression_of, is_symbolic, size
 from autojit.core.types import TensorType
-from autojit.export.instance_image import Address, InstanceImage
-from autojit.export.interface import Guard, NumberRange, Variant
-from autojit.export.library_code import LibraryCode
-from autojit.export.plan_writer import ImagedMemory, ImagedSizes
 from autojit.export.step_state import StepState
 from autojit.ir.graph import Value
 from autojit.jit.step import CompiledStep
+from autojit.runtime.library.instance_image import Address, InstanceImage
+from autojit.runtime.library.interface import Guard, NumberRange, Variant
+from autojit.runtime.library.library_code import LibraryCode
+from autojit.runtime.library.plan_writer import ImagedMemory, ImagedSizes
 from autojit.runtime.plan import PlanBuilder
 
 MOST_THREADS = 64

@@ -5,7 +5,7 @@ Source: Intel SDM volume 2A, CPUID; AMD APM volume 3, appendix E. Names are LLVM
 
 from __future__ import annotations
 
-from autojit.codegen.target import HostTarget
+from autojit.runtime.host import cached_host_target
 
 _BITS: dict[str, dict[str, int]] = {
     "leaf1_ecx": {
@@ -27,8 +27,15 @@ _BITS: dict[str, dict[str, int]] = {
 _AVX_STATE, _AVX512_STATE = 0x6, 0xE6  # what the system must save
 
 
-def wanted_bits(target: HostTarget) -> dict[str, int]:
-    """By the word of the library's description: the bits that must be set."""
+def described() -> dict[str, str]:
+    """What libraries of this process are compiled for, in LLVM's words."""
+    target = cached_host_target()
+    return {"triple": target.triple, "cpu": target.cpu, "features": target.features}
+
+
+def wanted_bits() -> dict[str, int]:
+    """By the word of a library's description: the bits that must be set."""
+    target = cached_host_target()
     features = {name[1:] for name in target.features.split(",") if name.startswith("+")}
     features -= {name[1:] for name in target.features.split(",") if name.startswith("-")}
     found = {word: sum(1 << bit for name, bit in bits.items() if name in features) for word, bits in _BITS.items()}

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from autojit.export.linking import PAGE_BYTES, Linked, Linker
+from autojit.runtime.library.linking import PAGE_BYTES, Linked, Linker
 
 NEEDED = ("libm.so.6", "libpthread.so.0", "libc.so.6")
 

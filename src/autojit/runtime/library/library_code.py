@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autojit.core.errors import CompileError
-from autojit.export.instance_image import Address
-from autojit.export.interface_ir import interface_ir
-from autojit.export.linking import Linker
 from autojit.runtime.bodies import (
     CONTROL,
     compiled_objects,
@@ -17,6 +14,9 @@ from autojit.runtime.bodies import (
     plan_content,
 )
 from autojit.runtime.host import cached_host_target
+from autojit.runtime.library.instance_image import Address
+from autojit.runtime.library.interface_ir import interface_ir
+from autojit.runtime.library.linking import Linker
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import pool_content
 

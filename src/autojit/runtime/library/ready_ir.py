@@ -6,8 +6,9 @@ The first caller does it, others wait. It is also where the number of threads is
 from __future__ import annotations
 
 from autojit.codegen.module_text import Signature
-from autojit.codegen.native_function import NativeFunction
-from autojit.export.interface import ABI_VERSION, Code, Description
+from autojit.codegen.native_function import Junction, NativeFunction
+from autojit.codegen.records import Field
+from autojit.runtime.library.interface import ABI_VERSION, Code, Description
 from autojit.runtime.pool_ir import PoolWords
 
 READY = Signature("aj_export_ready", "", "i32")
@@ -155,7 +156,7 @@ def _cpuid(f: NativeFunction, leaf: int, part: int) -> list[str]:
     return [f.convert("zext", f.value(f"extractvalue {four} {found}, {k}"), "i32") for k in range(4)]
 
 
-def _require(f: NativeFunction, bits: str, word: object, refused: object) -> None:
-    wanted = f.get("@aj_description", word)  # type: ignore[arg-type]
+def _require(f: NativeFunction, bits: str, word: Field[int], refused: Junction) -> None:
+    wanted = f.get("@aj_description", word)
     missing = f.binary("and", f.binary("xor", bits, -1), wanted)
-    f.go_when(f.is_set(missing), refused)  # type: ignore[arg-type]
+    f.go_when(f.is_set(missing), refused)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from autojit.codegen.kernel_function import FAILURE_SITE
 from autojit.codegen.lowered import Reporter
-from autojit.export.interface import TEXTS, Code, ReporterRow
 from autojit.runtime.failures import reported_error
+from autojit.runtime.library.interface import TEXTS, Code, ReporterRow
 
 
 class ErrorTexts:

@@ -12,9 +12,10 @@ from autojit.codegen.cpu.plan.sizes import SIZES
 from autojit.codegen.kernel_function import ACCESS_SITE, FAILURE_SITE
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import NativeFunction, body
+from autojit.codegen.records import Field
 from autojit.core.once import once
-from autojit.export.instance_image import PAGE_BYTES
-from autojit.export.interface import (
+from autojit.runtime.library.instance_image import PAGE_BYTES
+from autojit.runtime.library.interface import (
     OUT_OF_MEMORY_WORD,
     Code,
     Description,
@@ -25,7 +26,7 @@ from autojit.export.interface import (
     StateRow,
     Variant,
 )
-from autojit.export.ready_ir import READY, write_ready
+from autojit.runtime.library.ready_ir import READY, write_ready
 
 SYMBOLS = (
     "aj_description", "aj_words", "aj_of_instance", "aj_of_library", "aj_initial_state", "aj_variants",
@@ -120,8 +121,8 @@ def interface_ir() -> str:
     return module.text()
 
 
-def _described(f: NativeFunction, word: object) -> str:
-    return f.get("@aj_description", word)  # type: ignore[arg-type]
+def _described(f: NativeFunction, word: Field[int]) -> str:
+    return f.get("@aj_description", word)
 
 
 # -- memory

@@ -12,8 +12,8 @@ from autojit.core.device import Device
 from autojit.core.errors import UsageError
 from autojit.core.foreign_functions import ForeignFunction
 from autojit.core.types import TensorType
-from autojit.export.instance_image import Address, InstanceImage
-from autojit.export.library_code import LibraryCode
+from autojit.runtime.library.instance_image import Address, InstanceImage
+from autojit.runtime.library.library_code import LibraryCode
 from autojit.runtime.plan_memory import PlanMemory
 from autojit.runtime.size_program import SizeProgram
 
