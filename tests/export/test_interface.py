@@ -90,7 +90,7 @@ def test_a_header_is_valid_cpp_and_describes_open_sizes(tmp_path: Path) -> None:
         float *weight = model_state(instance)->weight, *bias = model_state(instance)->bias;
         float wanted = x[12] * weight[3] + x[13] * weight[4] + x[14] * weight[5] + bias[1];
         float error = y[9] - wanted;
-        arguments.input_size0 = -1;
+        arguments.batch = -1;
         if (model_run(instance, &arguments, &results) != MODEL_SIZE) return 3;
         model_destroy(instance);
         return error < 1e-4f && error > -1e-4f ? 0 : 4;

@@ -20,6 +20,7 @@ BY_NAME = {  # modules whose names are computed, and why
     "autojit.ir.op",  # ops that a text names, from the table of `ops`
     "autojit.functions.lazy_methods",  # methods
     "autojit.testing.command",  # the user's module
+    "autojit.export.command",  # the same
     "autojit.compat.torch_names",  # autojit's modules under torch's names
     "autojit.compat.wanted_names",  # the same
     "autojit.testing.mutants.killers",  # of the tests

@@ -31,6 +31,10 @@ class Dim:
         return f"Dim({self.name!r}, min={self.min})"
 
 
+Dims = Mapping[tuple[int, int], Dim]
+"""By argument and axis, the size that is left open there."""
+
+
 def axes_of(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], shapes: Any
 ) -> dict[Dim, list[tuple[int, int]]]:

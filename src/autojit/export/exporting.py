@@ -16,7 +16,7 @@ import numpy as np
 from autojit.core.errors import ArgumentError
 from autojit.core.ports import ports
 from autojit.export import standalone
-from autojit.export.dimensions import Dim, axes_of, with_extent
+from autojit.export.dimensions import Dim, Dims, axes_of, with_extent
 from autojit.export.header import header_of
 from autojit.export.library import Library
 from autojit.export.names import identifier
@@ -38,14 +38,14 @@ class ExportedStep:
     ``print`` shows the signature, the sizes it is for and its state; ``save(path)`` writes the files.
     """
 
-    def __init__(self, function: JitFunction, steps: Sequence[CompiledStep], name: str | None = None) -> None:
-        self._function, self._steps = function, steps
-        self._made: Library | None = Library(identifier(name or function.name, set()), function, steps)
+    def __init__(self, function: JitFunction, steps: Sequence[CompiledStep], dims: Dims | None = None) -> None:
+        self._function, self._steps, self._dims = function, steps, dims or {}
+        self._made: Library | None = Library(identifier(function.name, set()), function, steps, self._dims)
         self.manifest: dict[str, Any] = self._made.manifest()
 
     def _library(self, name: str) -> Library:
         """One to be written, which can be done once."""
-        made, self._made = self._made or Library("", self._function, self._steps), None
+        made, self._made = self._made or Library("", self._function, self._steps, self._dims), None
         made.name = identifier(name, set())
         return made
 
@@ -102,9 +102,9 @@ def export(
         >>> model = aj.nn.Linear(3, 2)
         >>> batch = aj.export.Dim("batch")
         >>> print(aj.export.export(model, (aj.ones(4, 3),), dynamic_shapes=({0: batch},)))
-        Linear(input: float32[input_size0, 3]) -> result: float32[input_size0, 2]
+        Linear(input: float32[batch, 3]) -> result: float32[batch, 2]
           state  weight: float32[2, 3], bias: float32[2]
-          sizes  input_size0 == 0; input_size0 == 1; input_size0 >= 2
+          sizes  batch >= 2; batch == 1; batch == 0
     """
     require_platform()
     if isinstance(args, str | bytes) or not isinstance(args, Sequence):
@@ -113,7 +113,7 @@ def export(
     given = dict(kwargs or {})
     if dynamic_shapes is None:
         return ExportedStep(jitted, _served(jitted, looked_for(jitted, args, given).step))
-    return ExportedStep(jitted, _opened(jitted, tuple(args), given, dynamic_shapes))
+    return ExportedStep(jitted, *_opened(jitted, tuple(args), given, dynamic_shapes))
 
 
 def save(exported: ExportedStep, path: Path) -> list[str]:
@@ -128,11 +128,16 @@ def load(path: Path) -> standalone.Step:
 
 def write(function: JitFunction, path: Path, args: Sequence[Any], kwargs: dict[str, Any]) -> ExportedStep:
     """What ``step.export(path, ...)`` does: for these arguments, or for the calls so far."""
-    require_platform()
-    found = looked_for(function, args, kwargs).step if args or kwargs else function.last_step()
-    exported = ExportedStep(function, _served(function, found))
+    exported = step_of(function, args, kwargs)
     exported.save(path)
     return exported
+
+
+def step_of(function: JitFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ExportedStep:
+    """The step for these arguments, or without any the one captured last."""
+    require_platform()
+    found = looked_for(function, args, kwargs).step if args or kwargs else function.last_step()
+    return ExportedStep(function, _served(function, found))
 
 
 def _jitted(function: Any) -> JitFunction:
@@ -197,8 +202,12 @@ def _kinds(step: CompiledStep) -> Any:
     return step.capture.argument_tree, values, leaves, step.results.tree, results, places, orders, counted
 
 
-def _opened(function: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any) -> list[CompiledStep]:
-    """Steps that leave sizes open: for all from 2 on, and for 1 and 0, of which broadcasting hangs, their own."""
+def _opened(
+    function: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any
+) -> tuple[list[CompiledStep], Dims]:
+    """Steps that leave sizes open, and which: for all from 2 on, and for 1 and 0, of which broadcasting hangs, their
+    own.
+    """
     leaves, tree = flatten((args, kwargs))
     axes = axes_of(called(function.function), args, kwargs, shapes)
     for places in axes.values():
@@ -209,7 +218,9 @@ def _opened(function: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
             if dim.min <= extent:
                 changed, by_name = tree.unflatten(with_extent(leaves, places, extent))
                 _capture_if_possible(function, changed, by_name)
-    return _served(function, first)
+    values = [k for k, leaf in enumerate(first.capture.arguments) if leaf.value is not None]
+    dims = {(values.index(k), axis): dim for dim, places in axes.items() for k, axis in places}
+    return _served(function, first), dims
 
 
 def _capture_if_possible(function: JitFunction, args: Iterable[Any], kwargs: dict[str, Any]) -> None:

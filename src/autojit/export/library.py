@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from autojit.codegen.records import Record
+from autojit.export.dimensions import Dims
 from autojit.export.names import names_of_arrays
 from autojit.export.signature import Field, Signature, postfix, signature_of
 from autojit.export.step_state import StepState
@@ -37,13 +38,14 @@ class Library:
         name: what the names of its functions begin with.
         function: whose steps they are; state is named as it reaches it.
         steps: for different sizes, the most general first.
+        dims: how the user calls open sizes.
     """
 
-    def __init__(self, name: str, function: JitFunction, steps: Sequence[CompiledStep]) -> None:
+    def __init__(self, name: str, function: JitFunction, steps: Sequence[CompiledStep], dims: Dims) -> None:
         self.name = name
         self.function = function
         self.steps = steps
-        self.signature: Signature = signature_of(function.function, steps)
+        self.signature: Signature = signature_of(function.function, steps, dims)
         self.image = InstanceImage()
         self.image.words([0] * len(Instance.fields))
         self.error = self.image.zeros(ERROR_WORDS)[1]

@@ -10,6 +10,7 @@ from autojit.core.records import record
 from autojit.core.size_expressions import Expression
 from autojit.core.sizes import expression_of, is_symbolic
 from autojit.core.types import Shape
+from autojit.export.dimensions import Dims
 from autojit.export.names import identifier
 from autojit.export.refusals import ExportError
 from autojit.export.variants import OpenSize, own_symbol
@@ -72,7 +73,7 @@ class Signature:
     returns: dict[str, Any]
 
 
-def signature_of(function: Any, steps: Sequence[CompiledStep]) -> Signature:
+def signature_of(function: Any, steps: Sequence[CompiledStep], dims: Dims) -> Signature:
     """The signature of a function by its steps, the most general first."""
     step = steps[0]
     taken: set[str] = set()
@@ -83,7 +84,7 @@ def signature_of(function: Any, steps: Sequence[CompiledStep]) -> Signature:
             number = "" if leaf.number_class is None else leaf.number_class.kind.__name__
             kind = leaf.value.type
             arguments.append(Field(name, identifier(name, taken), kind.dtype, kind.shape, None, number))
-    sizes = _open_sizes(steps, arguments, taken)
+    sizes = _open_sizes(steps, arguments, taken, dims)
     counted = list(step.segment.executable.counted)
     return Signature(arguments, _results(step), sizes, counted, _outputs(step), _returns(step))
 
@@ -103,7 +104,9 @@ def _returns(step: CompiledStep) -> dict[str, Any]:
     return {"kind": "tuple", "keys": []}
 
 
-def _open_sizes(steps: Sequence[CompiledStep], arguments: Sequence[Field], taken: set[str]) -> list[OpenSize]:
+def _open_sizes(
+    steps: Sequence[CompiledStep], arguments: Sequence[Field], taken: set[str], dims: Dims
+) -> list[OpenSize]:
     """The extents that differ between calls, each once: where one is written as another in every step, it is that."""
     found: dict[tuple[str, ...], OpenSize] = {}
     for k, argument in enumerate(arguments):
@@ -114,7 +117,10 @@ def _open_sizes(steps: Sequence[CompiledStep], arguments: Sequence[Field], taken
                 continue
             is_own = any(own_symbol(extent) is not None for extent in extents)
             if key not in found and (is_own or not any(map(is_symbolic, extents))):
-                found[key] = OpenSize(identifier(f"{argument.field}_size{axis}", taken), k, axis)
+                dim = dims.get((k, axis))
+                name = identifier(f"{argument.field}_size{axis}" if dim is None else dim.name, taken)
+                span = (0, None) if dim is None else (dim.min, dim.max)
+                found[key] = OpenSize(name, k, axis, *span)
     return list(found.values())
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 ABI_VERSION = 1
+_MOST_SHOWN = 6  # tensors of the state
 _SUFFIX = "_numpy.py"  # of the copy beside a library: Python would take ``step.so`` for the module ``step``
 
 
@@ -279,7 +280,9 @@ def described(manifest: Mapping[str, Any]) -> str:
     results = ", ".join(_shown_field(field) for field in manifest["results"])
     lines = [f"{manifest['name']}({arguments}) -> {results or 'nothing'}"]
     if manifest["state"]:
-        lines.append(f"  state  {', '.join(_shown_field(tensor) for tensor in manifest['state'])}")
+        shown = [_shown_field(tensor) for tensor in manifest["state"]]
+        more = [f"... {len(shown) - _MOST_SHOWN} more"] if len(shown) > _MOST_SHOWN else []
+        lines.append(f"  state  {', '.join([*shown[:_MOST_SHOWN], *more])}")
     if manifest["sizes"]:
         lines.append(f"  sizes  {'; '.join(' and '.join(step) for step in manifest['steps'])}")
     return "\n".join(lines)

@@ -34,6 +34,8 @@ class OpenSize:
     name: str
     argument: int
     axis: int
+    least: int = 0
+    most: int | None = None
 
     @property
     def expression(self) -> Expression:
@@ -150,8 +152,10 @@ class VariantWriter:
         for named in self.sizes:
             extent = self._extent(step, named)
             if own_symbol(extent) is not None:
-                least = constant(expression_of(extent).lower_bound() or 0)
-                found.append(SizeGuard(_difference(named.expression, least), "<", False))
+                least = max(expression_of(extent).lower_bound() or 0, named.least)
+                found.append(SizeGuard(_difference(named.expression, constant(least)), "<", False))
+                if named.most is not None:
+                    found.append(SizeGuard(_difference(constant(named.most), named.expression), "<", False))
             wanted = expression_of(extent).substitute(renamed)
             if wanted != named.expression:
                 found.append(SizeGuard(_difference(named.expression, wanted), "==", True))
