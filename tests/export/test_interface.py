@@ -227,6 +227,25 @@ def test_a_loaded_library_stays_what_it_is_when_its_file_is_written_again(tmp_pa
     assert library(np.ones(2, np.float32)).tolist() == [2, 2]
 
 
+def test_nests_fixed_values_and_tensors_given_twice(tmp_path: Path) -> None:
+    def step(pair: dict[str, aj.Tensor], scale: int, again: aj.Tensor, *, mode: str) -> aj.Tensor:
+        return pair["a"] * scale + pair["b"] + again if mode == "sum" else pair["a"]
+
+    x, y = aj.ones(2), aj.full((2,), 3.0)
+    jitted = aj.jit(step)
+    for _ in range(2):
+        jitted({"a": x, "b": y}, 2, x, mode="sum")
+    jitted.export(tmp_path / "step")
+    library = aj.export.load(tmp_path / "step")
+    a, b = x.numpy(), y.numpy()
+    assert library({"a": a, "b": b}, 2, a, mode="sum").tolist() == [6, 6]
+    assert library(a, b).tolist() == library({"a": a, "b": b}).tolist() == [6, 6]
+    with pytest.raises(ValueError, match="captured with 2 as scale"):
+        library({"a": a, "b": b}, 3, a, mode="sum")
+    with pytest.raises(ValueError, match=r"again is the same tensor as pair\[0\]"):
+        library({"a": a, "b": b}, 2, a.copy(), mode="sum")
+
+
 def test_arguments_are_checked(tmp_path: Path) -> None:
     _, library = exported(lambda x, y: x + y, [(aj.ones(2, 3), aj.ones(3))], tmp_path / "step")
     x, y = np.ones((2, 3), np.float32), np.ones(3, np.float32)

@@ -118,6 +118,7 @@ class Library:
             "target": described(),
             "most_threads": MOST_THREADS,
             "arguments": [self._field(field) for field in signature.arguments],
+            "leaves": signature.leaves,
             "sizes": [{"name": size.name, "argument": size.argument, "axis": size.axis} for size in signature.sizes],
             "results": [self._field(field) for field in signature.results],
             "counted": signature.counted,

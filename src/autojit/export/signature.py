@@ -14,7 +14,7 @@ from autojit.export.dimensions import Dims
 from autojit.export.names import identifier
 from autojit.export.refusals import ExportError
 from autojit.export.variants import OpenSize, own_symbol
-from autojit.jit.arguments import leaf_names
+from autojit.jit.arguments import ArgumentLeaf, leaf_names
 from autojit.jit.step import CompiledStep
 from autojit.nn.module import Module
 
@@ -58,6 +58,8 @@ class Signature:
 
     Attributes:
         arguments: what a call reads.
+        leaves: of all that the function is called with, in order: a name, and the number of an argument, or of the leaf
+            that is the same tensor, or what the step was captured for.
         results: what it writes.
         sizes: the open sizes that a call names.
         counted: names of sizes that a call gives back.
@@ -66,6 +68,7 @@ class Signature:
     """
 
     arguments: list[Field]
+    leaves: list[dict[str, Any]]
     results: list[Field]
     sizes: list[OpenSize]
     counted: list[str]
@@ -78,15 +81,27 @@ def signature_of(function: Any, steps: Sequence[CompiledStep], dims: Dims) -> Si
     step = steps[0]
     taken: set[str] = set()
     names = leaf_names(called(function), step.capture.argument_tree)
-    arguments = []
+    arguments: list[Field] = []
+    leaves: list[dict[str, Any]] = []
     for name, leaf in zip(names, step.capture.arguments, strict=True):
+        leaves.append({"name": name, **_leaf(leaf, len(arguments))})
         if leaf.value is not None:
             number = "" if leaf.number_class is None else leaf.number_class.kind.__name__
             kind = leaf.value.type
             arguments.append(Field(name, identifier(name, taken), kind.dtype, kind.shape, None, number))
     sizes = _open_sizes(steps, arguments, taken, dims)
     counted = list(step.segment.executable.counted)
-    return Signature(arguments, _results(step), sizes, counted, _outputs(step), _returns(step))
+    return Signature(arguments, leaves, _results(step), sizes, counted, _outputs(step), _returns(step))
+
+
+def _leaf(leaf: ArgumentLeaf, number: int) -> dict[str, Any]:
+    if leaf.value is not None:
+        return {"argument": number}
+    if leaf.kind == "twin":
+        return {"same": leaf.twin}
+    given = leaf.original
+    is_plain = given is None or isinstance(given, bool | int | float | str)
+    return {"fixed": given if is_plain else f"the {type(given).__name__} of the capture", "is_plain": is_plain}
 
 
 def called(function: Any) -> Any:

@@ -80,14 +80,8 @@ class Step:
 
     def _arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         fields = self.manifest["arguments"]
+        given = self._given([leaf for arg in args for leaf in _leaves(arg)], kwargs)
         names = [field["name"] for field in fields]
-        given = dict(zip(names, args, strict=False))
-        if len(args) > len(names) or set(kwargs) - set(names) or set(kwargs) & set(given):
-            raise TypeError(f"{self.manifest['name']}() takes {', '.join(names) or 'no arguments'}")
-        given.update(kwargs)
-        missing = [name for name in names if name not in given]
-        if missing:
-            raise TypeError(f"{self.manifest['name']}() is missing {', '.join(missing)}")
         arrays = [self._array(given[name], field) for name, field in zip(names, fields, strict=True)]
         for size in self.manifest["sizes"]:
             self._sizes[size["name"]] = arrays[size["argument"]].shape[size["axis"]]
@@ -96,6 +90,31 @@ class Step:
             if array.shape != wanted:
                 raise ValueError(f"{field['name']}: shape {list(array.shape)}, not {list(wanted)}")
         return arrays
+
+    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by name. What the step was captured for may be given again or left out."""
+        leaves, called = self.manifest["leaves"], f"{self.manifest['name']}()"
+        every = [leaf["name"] for leaf in leaves]
+        needed = [leaf["name"] for leaf in leaves if "argument" in leaf]
+        named = {key: leaf for name, value in kwargs.items() for key, leaf in _named(name, value)}
+        order = needed if len(args) + len(named) == len(needed) else every
+        given = dict(zip(order, args, strict=False))
+        if len(args) > len(order) or set(named) - set(every) or set(named) & set(given):
+            raise TypeError(f"{called} takes {', '.join(every) or 'no arguments'}")
+        given.update(named)
+        missing = [name for name in needed if name not in given]
+        if missing:
+            raise TypeError(f"{called} is missing {', '.join(missing)}")
+        for leaf in leaves:
+            if "argument" in leaf or leaf["name"] not in given:
+                continue
+            value = given[leaf["name"]]
+            is_other = value is not given[every[leaf["same"]]] if "same" in leaf else value != leaf["fixed"]
+            if "same" in leaf and is_other:
+                raise ValueError(f"{called}: {leaf['name']} is the same tensor as {every[leaf['same']]} in this step")
+            if "same" not in leaf and leaf["is_plain"] and is_other:
+                raise ValueError(f"{called} was captured with {leaf['fixed']!r} as {leaf['name']}")
+        return given
 
     def _array(self, value: Any, field: Mapping[str, Any]) -> Any:
         dtype = _dtype(field["dtype"])
@@ -272,6 +291,22 @@ def _value(extent: Any, sizes: Mapping[str, int]) -> int:
         else:
             stack.append(sizes[token])
     return stack.pop()
+
+
+def _leaves(value: Any) -> list[Any]:
+    """What a nest of tuples, lists and dictionaries holds, in order."""
+    if isinstance(value, dict):
+        return [leaf for item in value.values() for leaf in _leaves(item)]
+    if isinstance(value, tuple | list):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [value]
+
+
+def _named(name: str, value: Any) -> list[tuple[str, Any]]:
+    """An argument that is given by name, leaf by leaf."""
+    if not isinstance(value, dict | tuple | list):
+        return [(name, value)]
+    return [(f"{name}[{k}]", leaf) for k, leaf in enumerate(_leaves(value))]
 
 
 def described(manifest: Mapping[str, Any]) -> str:
