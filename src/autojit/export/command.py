@@ -15,6 +15,7 @@ from autojit.core.errors import ArgumentError
 from autojit.export.dimensions import Dim
 from autojit.export.exporting import ExportedStep, export, step_of
 from autojit.functions.factories import zeros
+from autojit.io.safetensors import written_whole
 from autojit.jit.function import JitFunction
 
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``export``."""
     parser.add_argument("function", metavar="MODULE:FUNCTION", help="what to export, e.g. train:step or net:model")
     parser.add_argument("--example", action="append", default=[], metavar="ARGUMENT", help=HELP)
+    parser.add_argument("--stablehlo", action="store_true", help="also PATH.mlir: StableHLO text, of inference alone")
     parser.add_argument("-o", "--output", metavar="PATH", help="the library, without its ending; default: FUNCTION")
 
 
@@ -42,6 +44,10 @@ def run(options: argparse.Namespace) -> int:
     path = options.output or name
     exported = _exported(function, options.example)
     written = exported.save(path)
+    if options.stablehlo:
+        with written_whole(f"{path}.mlir") as file:
+            file.write(exported.stablehlo().encode())
+        written.append(f"{path}.mlir")
     print(exported)
     print("\n".join(f"wrote {file}" for file in written))
     return 0

@@ -22,6 +22,7 @@ from autojit.export.library import Library
 from autojit.export.names import identifier
 from autojit.export.refusals import ExportError, check_function, check_step, require_platform
 from autojit.export.signature import called
+from autojit.export.stablehlo import stablehlo_text
 from autojit.io.safetensors import written_whole
 from autojit.jit.function import JitFunction
 from autojit.jit.guards import broken_guard
@@ -70,6 +71,16 @@ class ExportedStep:
         with written_whole(beside) as file, open(standalone.__file__, "rb") as source:
             shutil.copyfileobj(source, file)
         return [*(stem + suffix for suffix in texts), beside]
+
+    def stablehlo(self) -> str:
+        """The function as StableHLO text, which XLA reads: for steps that change nothing, of fixed sizes.
+
+        State is constants of the text. Indices out of range are not refused there.
+
+        Raises:
+            ExportError: the step changes tensors, has open sizes, or an op has no counterpart.
+        """
+        return stablehlo_text(self._steps[0], identifier(self._function.name, set()))
 
     def __str__(self) -> str:
         return standalone.described(self.manifest)
