@@ -8,7 +8,7 @@ Format: the StableHLO specification, 1.0, and the ``chlo`` dialect for a few fun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,10 @@ from autojit.backend import backend_of
 from autojit.core.device_array import packed
 from autojit.core.dtypes import DType, bool_
 from autojit.core.sizes import is_symbolic
-from autojit.core.types import Shape, TensorType
 from autojit.export.refusals import ExportError
-from autojit.export.stablehlo_types import NAMES, constant_text, tensor_text
-from autojit.ir.graph import Graph, Node, Value
+from autojit.export.stablehlo_lines import StableHloLines, listed
+from autojit.export.stablehlo_types import NAMES, tensor_text
+from autojit.ir.graph import Graph, Node
 from autojit.jit.step import CompiledStep
 from autojit.passes.pipeline import without_kernels
 
@@ -47,14 +47,12 @@ def stablehlo_text(step: CompiledStep, name: str) -> str:
     return _Writer(without_kernels(captured, machine), step).text(name)
 
 
-class _Writer:
-    """Lines of one function."""
+class _Writer(StableHloLines):
+    """One function."""
 
     def __init__(self, graph: Graph, step: CompiledStep) -> None:
+        super().__init__()
         self.graph = graph
-        self.lines: list[str] = []
-        self.names: dict[Value, str] = {}
-        self._count = 0
         entries = step.segment.entries
         self._given = graph.inputs[: len(graph.inputs) - len(entries)]
         for k, value in enumerate(self._given):
@@ -84,93 +82,6 @@ class _Writer:
                 "leave it out of the function that is exported, or save the library with save()",
             )
         self.names[node.outputs[0]] = found
-
-    # -- lines
-
-    def value(self, text: str) -> str:
-        """A line; the name of its value."""
-        self._count += 1
-        self.lines.append(f"%{self._count - 1} = {text}")
-        return f"%{self._count - 1}"
-
-    def constant(self, array: Any, kind: TensorType) -> str:
-        return self.value(f"stablehlo.constant {constant_text(array, kind)} : {tensor_text(kind)}")
-
-    def filled(self, number: Any, kind: TensorType) -> str:
-        """A tensor of one number."""
-        one = kind.with_shape(())
-        scalar = self.constant(np.array(number, kind.dtype.numpy), one)
-        return scalar if not kind.shape else self.broadcast(scalar, one, kind.shape)
-
-    def broadcast(self, name: str, kind: TensorType, shape: Shape) -> str:
-        """Repeated along new and single axes; axes agree from the right."""
-        if kind.shape == shape:
-            return name
-        kept = [axis for axis, extent in enumerate(kind.shape) if extent == shape[axis + len(shape) - kind.ndim]]
-        squeezed = kind.with_shape(tuple(kind.shape[axis] for axis in kept))
-        if squeezed.shape != kind.shape:
-            name = self.reshape(name, kind, squeezed.shape)
-        dims = ", ".join(str(axis + len(shape) - kind.ndim) for axis in kept)
-        wide = kind.with_shape(shape)
-        return self.value(
-            f"stablehlo.broadcast_in_dim {name}, dims = [{dims}] : ({tensor_text(squeezed)}) -> {tensor_text(wide)}"
-        )
-
-    def reshape(self, name: str, kind: TensorType, shape: Shape) -> str:
-        if kind.shape == shape:
-            return name
-        return self.value(f"stablehlo.reshape {name} : ({tensor_text(kind)}) -> {tensor_text(kind.with_shape(shape))}")
-
-    def convert(self, name: str, kind: TensorType, dtype: DType) -> str:
-        if kind.dtype is dtype:
-            return name
-        if dtype.name == "bool":
-            return self.compare("NE", name, self.filled(0, kind), kind)
-        return self.value(f"stablehlo.convert {name} : ({tensor_text(kind)}) -> {tensor_text(kind.with_dtype(dtype))}")
-
-    def apply(self, name: str, kind: TensorType, *operands: str) -> str:
-        """An op whose operands and result have one type."""
-        return self.value(f"{name} {', '.join(operands)} : {tensor_text(kind)}")
-
-    def compare(self, direction: str, a: str, b: str, kind: TensorType) -> str:
-        result = f"tensor<{''.join(f'{n}x' for n in kind.shape)}i1>"
-        return self.value(
-            f"stablehlo.compare {direction}, {a}, {b} : ({tensor_text(kind)}, {tensor_text(kind)}) -> {result}"
-        )
-
-    def operands(self, node: Node, shape: Shape | None = None) -> list[str]:
-        """Operands of a node, broadcast to its result's shape."""
-        wanted = node.outputs[0].type.shape if shape is None else shape
-        return [self.broadcast(self.names[v], v.type, wanted) for v in node.inputs]
-
-    def stacked(self, names: Sequence[str], kind: TensorType) -> tuple[str, TensorType]:
-        """Tensors of one type side by side on a new last axis."""
-        single, whole = kind.with_shape((*kind.shape, 1)), kind.with_shape((*kind.shape, len(names)))
-        parts = [self.reshape(name, kind, single.shape) for name in names]
-        kinds = ", ".join([tensor_text(single)] * len(parts))
-        text = f"stablehlo.concatenate {', '.join(parts)}, dim = {kind.ndim} : ({kinds}) -> {tensor_text(whole)}"
-        return self.value(text), whole
-
-    def gather(
-        self,
-        node: Node,
-        index: tuple[str, TensorType],
-        offsets: Sequence[int],
-        axes: Sequence[int],
-        sizes: Sequence[int],
-        vector: int,
-    ) -> str:
-        """Slices of a node's first operand: of ``sizes``, where ``index`` says on ``axes``."""
-        x, kind = node.inputs[0], node.outputs[0].type
-        numbers = (
-            f"#stablehlo.gather<offset_dims = [{_listed(offsets)}], collapsed_slice_dims = [{_listed(axes)}], "
-            f"start_index_map = [{_listed(axes)}], index_vector_dim = {vector}>"
-        )
-        kinds = f"({tensor_text(x.type)}, {tensor_text(index[1])}) -> {tensor_text(kind)}"
-        return self.value(
-            f'"stablehlo.gather"({self.names[x]}, {index[0]}) <{{dimension_numbers = {numbers}, '
-            f"slice_sizes = array<i64: {_listed(sizes)}>, indices_are_sorted = false}}> : {kinds}"
-        )
 
 
 Rule = Callable[[_Writer, Node], str | None]
@@ -329,7 +240,7 @@ def _broadcast(w: _Writer, node: Node) -> str:
 def _permute(w: _Writer, node: Node) -> str:
     op: Any = node.op
     kinds = f"({tensor_text(node.inputs[0].type)}) -> {tensor_text(node.outputs[0].type)}"
-    return w.value(f"stablehlo.transpose {w.names[node.inputs[0]]}, dims = [{_listed(op.axes)}] : {kinds}")
+    return w.value(f"stablehlo.transpose {w.names[node.inputs[0]]}, dims = [{listed(op.axes)}] : {kinds}")
 
 
 def _slice(w: _Writer, node: Node) -> str | None:
@@ -352,7 +263,7 @@ def _pad(w: _Writer, node: Node) -> str:
     op: Any = node.op
     (x,), kind = node.inputs, node.outputs[0].type
     value = w.filled(op.value, x.type.with_shape(()))
-    how = f"low = [{_listed(op.low)}], high = [{_listed(op.high)}], interior = [{_listed(op.interior)}]"
+    how = f"low = [{listed(op.low)}], high = [{listed(op.high)}], interior = [{listed(op.interior)}]"
     kinds = f"({tensor_text(x.type)}, {tensor_text(x.type.with_shape(()))}) -> {tensor_text(kind)}"
     return w.value(f"stablehlo.pad {w.names[x]}, {value}, {how} : {kinds}")
 
@@ -360,7 +271,7 @@ def _pad(w: _Writer, node: Node) -> str:
 def _flip(w: _Writer, node: Node) -> str:
     op: Any = node.op
     kind = tensor_text(node.outputs[0].type)
-    return w.value(f"stablehlo.reverse {w.names[node.inputs[0]]}, dims = [{_listed(op.axes)}] : {kind}")
+    return w.value(f"stablehlo.reverse {w.names[node.inputs[0]]}, dims = [{listed(op.axes)}] : {kind}")
 
 
 def _matmul(w: _Writer, node: Node) -> str | None:
@@ -370,7 +281,7 @@ def _matmul(w: _Writer, node: Node) -> str | None:
     batch = kind.shape[:-2]
     left, right = (v.type.with_shape((*batch, *v.type.shape[-2:])) for v in (a, b))
     names = [w.broadcast(w.names[v], v.type, wide.shape) for v, wide in ((a, left), (b, right))]
-    axes = _listed(range(len(batch)))
+    axes = listed(range(len(batch)))
     shared = f"batching_dims = [{axes}] x [{axes}], " if batch else ""
     places = f"{shared}contracting_dims = [{len(batch) + 1}] x [{len(batch)}]"
     kinds = f"({tensor_text(left)}, {tensor_text(right)}) -> {tensor_text(kind)}"
@@ -387,7 +298,7 @@ def _convolution(w: _Writer, node: Node) -> str:
         pads.append(f"[{op.padding[k]}, {reach - x.type.shape[2 + k] - op.padding[k]}]")
     names = ", ".join(map(str, spatial))
     numbers = f"[b, f, {names}]x[o, i, {names}]->[b, f, {names}]"
-    window = f"{{stride = [{_listed(op.stride)}], pad = [{', '.join(pads)}], rhs_dilate = [{_listed(op.dilation)}]}}"
+    window = f"{{stride = [{listed(op.stride)}], pad = [{', '.join(pads)}], rhs_dilate = [{listed(op.dilation)}]}}"
     groups = (
         f"{{batch_group_count = 1 : i64, feature_group_count = {op.groups} : i64, "
         "precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]}"
@@ -460,10 +371,6 @@ def _pow_number(w: _Writer, node: Node) -> str:
     kind = node.outputs[0].type
     (x,) = w.operands(node)
     return w.apply("stablehlo.power", kind, x, w.filled(op.exponent, kind))
-
-
-def _listed(numbers: Any) -> str:
-    return ", ".join(str(int(n)) for n in numbers)
 
 
 _RULES: Mapping[str, Rule] = {
