@@ -42,6 +42,7 @@ from autojit.jit.calls import Call, alone
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.compiled_beside import begin, eagerly, take_over
 from autojit.jit.eager_mode import eager, set_modes
+from autojit.jit.exported import export
 from autojit.jit.followed_runs import followed, with_drawn
 from autojit.jit.gathering_arguments import Gathering
 from autojit.jit.generality import general_capture
@@ -246,7 +247,7 @@ class JitFunction:
 
     def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Ran | ToCompare:
         if self.is_measured:
-            raise Measured(memory_of(step, arrays))
+            raise Measured(step, memory_of(step, arrays))
         if self.comparison is not None and self.comparison.is_wanted(step):
             return ToCompare(self.comparison)
         result = call.run(step, arrays)
@@ -448,6 +449,8 @@ class JitFunction:
             TraceError: no step serves the call.
         """
         return measured(self, args, kwargs) if args or kwargs else memory_of(self.last_step())
+
+    export = export
 
     def steps(self) -> list[CompiledStep]:
         """Every captured step."""

@@ -15,7 +15,7 @@ from typing import Any
 import autojit as aj
 from autojit.nn.module import Module
 
-ANSWERS = frozenset(("explain", "stats", "show", "memory", "steps", "last_step"))
+ANSWERS = frozenset(("explain", "stats", "show", "memory", "steps", "last_step", "export"))
 """What a compiled function tells about itself; a module's own attribute of such a name goes before."""
 
 
