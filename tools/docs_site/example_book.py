@@ -78,7 +78,7 @@ def book(prefix: str) -> dict[str, Example | str]:
 
 def example(prefix: str, name: str, value: Any, base: str) -> Example | None:
     """The example of a name; ``None`` where there is none."""
-    own = book(prefix).get(name)
+    own = book(prefix).get(name) or (book("aj").get(name) if prefix == "Tensor" and base != name else None)
     if isinstance(own, str):
         found = example(prefix, own, None, own)
         return found and renamed(found, own, name)
@@ -178,10 +178,10 @@ def renamed(example: Example, old: str, new: str) -> Example:
 
 
 def as_method(example: Example, name: str) -> Example | None:
-    """``aj.f(x, y)`` as ``x.f(y)``; ``None`` where no call of the function has a tensor first."""
+    """``aj.f(x, y)`` as ``x.f(y)``; ``None`` where no call of the function has a tensor first, and no method is called."""
     change = _Methods(name, name)
     found = _changed(example, change)
-    return found if change.done else None
+    return found if change.done or f").{name}(" in example.code else None
 
 
 def in_place(example: Example, base: str, name: str) -> Example | None:

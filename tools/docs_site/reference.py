@@ -51,11 +51,11 @@ def page_text(page: Page) -> str:
 def entry(page: Page, name: str, forms: list[str], one: bool) -> list[str]:
     """The entry of one name."""
     space = space_of(page.prefix)
-    value = _static(space, name)
+    value = attribute(space, name)
     lines = [] if one else [f"## {name} {{ #{name} }}", ""]
-    calls = [s for form in (name, *forms) for s in entries.signatures(page.prefix, form, _static(space, form))]
+    calls = [s for form in (name, *forms) for s in entries.signatures(page.prefix, form, attribute(space, form))]
     lines += ["```python", *calls, "```", "", entries.text_of(name, value, name), ""]
-    shown = [example_book.example(page.prefix, form, _static(space, form), name) for form in (name, *forms)]
+    shown = [example_book.example(page.prefix, form, attribute(space, form), name) for form in (name, *forms)]
     for found in shown:
         if found is not None:
             lines += ["```pycon", _ran(page, name, found), "```", ""]
@@ -73,7 +73,7 @@ def _ran(page: Page, name: str, found: example_book.Example) -> str:
         return found.code
 
 
-def _static(space: Any, name: str) -> Any:
+def attribute(space: Any, name: str) -> Any:
     """The attribute itself, for properties of a class."""
     if inspect.isclass(space):
         found = inspect.getattr_static(space, name)
