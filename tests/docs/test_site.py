@@ -1,4 +1,4 @@
-"""What the documentation site is made of, without building it: menu, links, entries of the reference, their examples."""
+"""What the documentation site is made of, without building it: menu, links, entries of the reference, examples."""
 
 from __future__ import annotations
 

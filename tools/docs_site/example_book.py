@@ -178,7 +178,7 @@ def renamed(example: Example, old: str, new: str) -> Example:
 
 
 def as_method(example: Example, name: str) -> Example | None:
-    """``aj.f(x, y)`` as ``x.f(y)``; ``None`` where no call of the function has a tensor first, and no method is called."""
+    """``aj.f(x, y)`` as ``x.f(y)``; ``None`` where no call has a tensor first and no method is called."""
     change = _Methods(name, name)
     found = _changed(example, change)
     return found if change.done or f").{name}(" in example.code else None
