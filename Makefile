@@ -97,7 +97,7 @@ changelog: $(BIN)/python ## CHANGELOG.md from the fragments in changelog.d (ARGS
 
 .PHONY: gallery
 gallery: $(VENV)/installed-test ## docs/gallery.md and its pictures: runs every example (with torch's curves where it is installed)
-	$(BIN)/python tools/make_gallery.py $(ARGS)
+	$(BIN)/python -m tools.make_gallery $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/installed-lint ## format, lint, types, layers

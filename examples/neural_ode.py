@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from _setup import initialize, program
+from _setup import initialize, program, show
 
 import autojit as aj
 from autojit import nn
@@ -111,6 +111,7 @@ def main(o: Namespace) -> list[float]:
         if number % 100 == 0:
             print(f"step {number:4d}  mean distance {losses[-1]:.4f}")
     print(f"{len(losses)} steps in {time.perf_counter() - start:.1f} s; distance {losses[0]:.4f} -> {losses[-1]:.4f}")
+    show(slope=slope, truth=truth, times=times)
     assert o.steps or np.mean(losses[-10:]) < (0.7 if o.small else 0.3) * losses[0]
     return losses
 

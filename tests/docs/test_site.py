@@ -15,7 +15,7 @@ from tools.docs_site.public_names import Page, base_of, names_of, pages
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-WHOLE = {"aj", "Tensor", "nn", "F", "optim", "lr_scheduler", "aj.jit"}  # where every name has an example
+WITHOUT = {"aj.cuda", "aj.utils.data"}  # pages with names that have no example: a device, pipes
 PARTS = 10  # of the examples a run takes one; --slow takes all
 NAMES = [(page, name) for page in pages() for name in page.names]
 
@@ -88,10 +88,22 @@ def test_every_public_name_has_a_signature_and_a_text() -> None:
     assert not without
 
 
-def test_every_name_that_programs_use_has_an_example() -> None:
-    without = [f"{page.prefix}.{name}" for page, name in NAMES if page.prefix in WHOLE and not example_of(page, name)]
-    assert not without, "add it to tools/docs_site/examples"
-    assert sum(page.prefix in WHOLE for page, _ in NAMES) > 1500
+def without_example() -> list[str]:
+    return [
+        f"{page.prefix}.{name}" for page, name in NAMES if page.prefix not in WITHOUT and not example_of(page, name)
+    ]
+
+
+def test_names_have_examples() -> None:
+    """All but one of a hundred: names that were just added may wait for theirs until the next release."""
+    without = without_example()
+    assert len(without) <= len(NAMES) // 100, f"add them to tools/docs_site/examples: {without}"
+    assert sum(page.prefix not in WITHOUT for page, _ in NAMES) > 2000
+
+
+@pytest.mark.slow
+def test_every_name_has_an_example() -> None:
+    assert not without_example(), "add them to tools/docs_site/examples"
 
 
 def part_of(page: Page, name: str) -> int:

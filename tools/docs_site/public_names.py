@@ -50,7 +50,11 @@ MODULES = (  # packages with one page each: all of their public names
     "nn.utils.parametrizations", "optim.swa_utils", "distributions", "sparse", "masked", "signal.windows",
     "utils.data", "utils.checkpoint", "io", "amp", "profiler", "testing", "cuda",
 )  # fmt: skip
-NOT_OURS = {"annotations", "memory_of"}  # what modules import, and what functions of this package ask a tensor
+# What modules import, and attributes of classes that only this package asks for.
+UNDOCUMENTED = """annotations memory_of as_module of options last_step steps OptimizerPostHook OptimizerPreHook
+    can_be_skipped catch_up followed is_made_in kept step_unless takes_sparse profile_hook_step T_destination
+    call_super_init dump_patches"""
+NOT_OURS = frozenset(UNDOCUMENTED.split())
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,12 @@ class Page:
 def is_public(name: str, value: Any) -> bool:
     """Whether a name of a package is documented as one of its own."""
     return not (name.startswith("_") or name in NOT_OURS or inspect.ismodule(value))
+
+
+def methods_of(cls: type) -> tuple[str, ...]:
+    """The public methods and properties of a class that say what they do."""
+    described = (n for n in names_of(cls) if inspect.getdoc(inspect.getattr_static(cls, n, None)))
+    return tuple(n for n in described if callable(v := inspect.getattr_static(cls, n)) or isinstance(v, property))
 
 
 def names_of(space: Any) -> list[str]:
@@ -115,10 +125,13 @@ def pages() -> Iterator[Page]:
     yield from _grouped("tensors", "Functions", "aj", autojit, page_of_function)
     yield from _grouped("methods", "Tensor methods", "Tensor", autojit.Tensor, _page_of_method)
     yield Page("compiling", "jit and compiled functions", "Compiling", "aj.jit", tuple(names_of(_module("jit"))))
+    yield Page("step", "A compiled function", "Compiling", "step", methods_of(_module("jit").JitFunction))
+    yield Page("layers/methods", "Methods of modules", "Layers", "nn.Module", methods_of(nn.Module))
     yield from _grouped("layers", "Layers", "nn", nn, _family_of_layer)
     yield from _grouped("functional", "nn.functional", "F", nn.functional, _family_of_layer)
     for name in names_of(optim):
         yield Page(f"optim/{name}", name, "Optimisers", "optim", (name,))
+    yield Page("optim/methods", "Methods of optimisers", "Optimisers", "Optimizer", methods_of(optim.Optimizer))
     schedules = _module("optim.lr_scheduler")
     yield Page("optim/lr_scheduler", "Schedules", "Optimisers", "lr_scheduler", tuple(names_of(schedules)))
     for path in MODULES:

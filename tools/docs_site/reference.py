@@ -20,8 +20,9 @@ def space_of(prefix: str) -> Any:
     import autojit
     from autojit import nn
 
-    short = {"aj": autojit, "nn": nn, "F": nn.functional, "Tensor": autojit.Tensor}
-    if prefix in short:
+    short = {"aj": autojit, "nn": nn, "F": nn.functional, "Tensor": autojit.Tensor,
+             "nn.Module": nn.Module, "Optimizer": autojit.optim.Optimizer, "step": autojit.jit.JitFunction}  # fmt: skip
+    if prefix in short:  # "step" stands for any function that jit returned
         return short[prefix]
     path = {"lr_scheduler": "optim.lr_scheduler", "optim": "optim"}.get(prefix, prefix.removeprefix("aj."))
     return importlib.import_module(f"autojit.{path}")
@@ -60,7 +61,7 @@ def entry(page: Page, name: str, forms: list[str], one: bool) -> list[str]:
         if found is not None:
             lines += ["```pycon", _ran(page, name, found), "```", ""]
     lines += _source(page, value)
-    if inspect.isclass(value):
+    if isinstance(value, type) and value not in with_pages():
         lines += members(value, page)
     return lines
 
@@ -99,6 +100,11 @@ def _source(page: Page, value: Any) -> list[str]:
     _sources.add(path)
     up = "../" * (1 + page.slug.count("/"))
     return [f"Source: [{path.removeprefix('src/')}, line {line}]({up}{SOURCES}/{path}.html#L{line})", ""]
+
+
+def with_pages() -> set[type]:
+    """Classes whose methods have a page of their own."""
+    return {space_of(prefix) for prefix in ("Tensor", "nn.Module", "Optimizer", "step")}
 
 
 def members(cls: type, page: Page) -> list[str]:
