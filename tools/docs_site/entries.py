@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from autojit.ir import Op
 from tools.make_api_index import definition
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +21,7 @@ PACKAGE = ROOT / "src" / "autojit"
 STUBS = {"aj": "__init__.pyi", "Tensor": "tensor/tensor_methods.pyi", "aj.linalg": "linalg/__init__.pyi",
          "aj.fft": "fft/__init__.pyi", "aj.special": "special/__init__.pyi"}  # fmt: skip
 SECTIONS = ("Args", "Raises", "Returns", "Yields", "Example", "Examples", "Note", "Warns", "Attributes")
-WIDE = 100  # columns of a signature before its parameters take a line each
+WIDE = 80  # columns of a signature before its parameters take a line each: what a page shows without scrolling
 ATTRIBUTES = {  # what CPython's descriptors do not say
     "device": "Where the elements are: `device(type='cpu')` or a CUDA device.",
     "dtype": "The type of the elements, such as `aj.float32`.",
@@ -59,7 +60,8 @@ def _of_stub(written: str, node: ast.FunctionDef) -> str:
     result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
     if any("property" in ast.unparse(d) for d in node.decorator_list):
         return _plain(f"{written}{result}")
-    return laid_out(_plain(f"{written}({ast.unparse(node.args)}){result}"))
+    arguments = re.sub(r"(?<=[\w\])'])=(?=[\w\[('-])", " = ", ast.unparse(node.args))
+    return laid_out(_plain(f"{written}({arguments}){result}"))
 
 
 def _plain(text: str) -> str:
@@ -162,8 +164,10 @@ def escaped(line: str) -> str:
     return "".join(parts)
 
 
-def source_of(value: Any) -> tuple[Path, int] | None:
-    """File and line that define a function or class of ours."""
+def source_of(name: str, value: Any) -> tuple[Path, int] | None:
+    """File and line that define a function or class of ours; of a function that is one op, those of the op."""
     value = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
     found = definition(value)
+    if found and found[0].name == "op_functions.py":
+        found = definition(Op.registry.load().get(name)) or found
     return found if found and found[0].is_relative_to(PACKAGE) else None

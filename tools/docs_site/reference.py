@@ -60,7 +60,7 @@ def entry(page: Page, name: str, forms: list[str], one: bool) -> list[str]:
     for found in shown:
         if found is not None:
             lines += ["```pycon", _ran(page, name, found), "```", ""]
-    lines += _source(page, value)
+    lines += _source(page, name, value)
     if isinstance(value, type) and value not in with_pages():
         lines += members(value, page)
     return lines
@@ -91,8 +91,8 @@ def sources() -> set[str]:
     return set(_sources)
 
 
-def _source(page: Page, value: Any) -> list[str]:
-    found = entries.source_of(value)
+def _source(page: Page, name: str, value: Any) -> list[str]:
+    found = entries.source_of(name, value)
     if found is None:
         return []
     file, line = found
