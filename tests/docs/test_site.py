@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -125,6 +128,18 @@ def test_examples_run(part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         else:
             assert shown.startswith(">>> "), name
     assert not wrong
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed: make docs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stderr
+    assert (tmp_path / "site" / "api" / "optim" / "Adam.html").is_file()
 
 
 def test_examples_of_methods_and_forms_follow_from_those_of_functions() -> None:

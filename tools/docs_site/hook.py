@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
@@ -17,8 +16,7 @@ from tools.docs_site import navigation, reference, repository  # noqa: E402
 from tools.docs_site.public_names import pages  # noqa: E402
 
 DOCS = ROOT / "docs"
-UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
-_kept: dict[str, Any] = {}
+WEIGHTS = {"api/": 1.5, "design/": 0.5, "reference/": 0.5, "repository/": 0.25}  # of a hit there; elsewhere 2
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -51,7 +49,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         done |= left
     shown = found.sources | reference.sources()
     for name, text in texts.items():
-        _put(files, config, name, text)
+        weight = next((w for folder, w in WEIGHTS.items() if name.startswith(folder)), 2)
+        _put(files, config, name, f"---\nsearch:\n  boost: {weight}\n---\n\n{text}")
     for name in sorted(shown):
         page_html = repository.shown(name).replace(
             "/source/style.css", repository.relative("source/style.css", f"source/{name}.html")
