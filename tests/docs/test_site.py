@@ -114,8 +114,7 @@ def part_of(page: Page, name: str) -> int:
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
-def test_examples_run(part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_examples_run(part: int) -> None:
     wrong = []
     for page, name in NAMES:
         found = example_of(page, name) if part_of(page, name) == part else None
@@ -151,6 +150,12 @@ def test_examples_of_methods_and_forms_follow_from_those_of_functions() -> None:
     assert form.code.splitlines()[1] == "x.add_(aj.tensor([1.0, 2.0]), alpha=2)"
     assert example_book.as_method(example_book.Example("aj.cat([aj.ones(2)])"), "cat") is None
     assert example_book.session(function).splitlines()[-1] == "tensor([3., 5.])"
+
+
+def test_an_example_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    example_book.session(example_book.Example("aj.save(aj.ones(2), 'x.pt')\naj.load('x.pt')"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_example_that_is_meant_to_raise_shows_the_error() -> None:

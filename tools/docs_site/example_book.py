@@ -18,6 +18,7 @@ import functools
 import importlib
 import inspect
 import io
+import tempfile
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -222,7 +223,16 @@ def _changed(example: Example, change: ast.NodeTransformer) -> Example:
 
 
 def session(example: Example) -> str:
-    """Run an example; its statements with prompts and what they print. Raises what it raises, except where meant."""
+    """Run an example in a folder of its own; its statements with prompts and what they print.
+
+    Raises:
+        Exception: what the example raises, except where that is meant.
+    """
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        return _session(example)
+
+
+def _session(example: Example) -> str:
     import autojit as aj
 
     namespace: dict[str, object] = {"__name__": "__main__"}
