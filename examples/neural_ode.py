@@ -90,9 +90,8 @@ def main(o: Namespace) -> list[float]:
     width, count, batch, span, steps = (16, 40, 8, 4, 60) if o.small else (48, 200, 20, 10, 600)
     times = [float(t) for t in np.linspace(0, 0.025 * (count - 1), count)]
     truth = spiral(times)
-    slope = initialize(Slope(width))
+    slope, rng = initialize(Slope(width)), np.random.default_rng(0)
     optimizer = aj.optim.Adam(slope.parameters(), lr=1e-2)
-    rng = np.random.default_rng(0)
 
     def step(y: aj.Tensor) -> aj.Tensor:
         optimizer.zero_grad()
