@@ -98,22 +98,24 @@ def loss_difference(eager: Run, compiled: Run) -> float:
 
 
 def write_plot(path: Path, eager: Run, compiled: Run) -> None:
-    """Loss and step times over the steps, as the file type of ``path``'s suffix.
+    """Loss, how far eager and compiled are apart, and step times, as the file type of ``path``'s suffix.
 
     Raises:
         ImportError: matplotlib is not installed.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    losses, times = figure.subplots(1, 2)
-    for run, style in ((eager, "-"), (compiled, "--")):
-        steps = range(1, len(run.losses) + 1)
-        losses.plot(steps, run.losses, style, label=run.mode, linewidth=1)
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    losses, apart, times = figure.subplots(1, 3)
+    steps = range(1, len(compiled.losses) + 1)
+    losses.plot(steps, compiled.losses, linewidth=1)
+    differences = [abs(a - b) / max(abs(a), 1e-12) for a, b in zip(eager.losses, compiled.losses, strict=True)]
+    apart.plot(steps, [max(d, 1e-9) for d in differences], ".", markersize=3)  # 1e-9 stands for less, and for none
+    for run in (eager, compiled):
         times.plot(steps, [s * 1e6 for s in run.step_s], ".", label=run.mode, markersize=3)
-    losses.set(xlabel="step", ylabel="loss (nats)", yscale="log", title="the same training")
+    losses.set(xlabel="step", ylabel="loss (nats)", yscale="log", title="training, compiled")
+    apart.set(xlabel="step", ylabel="relative difference", yscale="log", title="from the same training, eager")
     times.set(xlabel="step", ylabel="time per step (µs)", yscale="log", title="the first compiled step compiles")
-    losses.legend()
     times.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
