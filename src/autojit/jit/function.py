@@ -25,6 +25,7 @@ from autojit.core.locks import is_mine, new_lock
 from autojit.core.size_recorder import recording
 from autojit.core.tracebacks import trim
 from autojit.core.wrapping import code_holder, names_of
+from autojit.jit.answers import Answers
 from autojit.jit.argument_nests import ArgumentNests
 from autojit.jit.arguments import (
     Key,
@@ -39,7 +40,7 @@ from autojit.jit.arguments import (
 from autojit.jit.assigned_places import Rebinding, carried, changing_numbers
 from autojit.jit.attempts import note_reason, profiled, settled
 from autojit.jit.calls import Call, alone
-from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
+from autojit.jit.captures import Branch, Captures, JitStats, remove, too_many
 from autojit.jit.compiled_beside import begin, eagerly, take_over
 from autojit.jit.eager_mode import eager, set_modes
 from autojit.jit.followed_runs import followed, with_drawn
@@ -49,7 +50,7 @@ from autojit.jit.guards import broken_guard, history_guards, hook_guards
 from autojit.jit.kept_signatures import Forgetting, make_room
 from autojit.jit.line_by_line import CopiedArguments
 from autojit.jit.made_objects import let_out, with_plain_keys
-from autojit.jit.memory_budget import Measured, check_budget, measured, warn_if_missed
+from autojit.jit.memory_budget import Measured, check_budget, warn_if_missed
 from autojit.jit.methods import Methods, distributed, found_by_name
 from autojit.jit.native import NativeStep, linked
 from autojit.jit.native_calls import NativeCalls
@@ -62,7 +63,7 @@ from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
 from autojit.jit.overlaps import told_apart
 from autojit.jit.pytree import Args, Kwargs
 from autojit.jit.recorded_results import has_code
-from autojit.jit.report import explain_function, memory_of, show_stage, statistics
+from autojit.jit.report import memory_of
 from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import Trace
@@ -78,11 +79,11 @@ RECENT_LIMIT = 4  # native steps that are asked in turn
 MODES = 5  # one more than the greatest ``grad_enabled + 2 * inference``
 
 
-class JitFunction:
+class JitFunction(Answers):
     """What ``@aj.jit`` returns: call it like the function.
 
-    ``explain()`` tells what was captured and why; ``stats()`` counts; ``show(stage)`` prints "graph", "adjoint",
-    "schedule", "llvm", "asm" or "ptx"; ``memory()`` gives bytes.
+    ``explain()`` tells what was captured and why; ``stats()`` counts; ``show(stage)`` prints "captured", "adjoint",
+    "optimised", "schedule", "llvm", "asm" or "ptx"; ``memory()`` gives bytes.
     """
 
     is_named_by_function = True  # messages speak of the function, not of this class
@@ -419,39 +420,6 @@ class JitFunction:
     def _is_alone(self) -> bool:
         """Whether something comes between a call and its step, so that no step hands a call on to another one."""
         return self.rebinding is not None or self.comparison is not None
-
-    def stats(self) -> dict[str, Any]:
-        """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""
-        return statistics(self)
-
-    def explain(self, verbose: bool = False) -> str:
-        """One screen: what was captured, how it is called, what it reads, why it was captured again; or every guard."""
-        return explain_function(self, verbose)
-
-    def show(self, stage: str = "graph") -> str:
-        """The text of a stage of the last captured step: "graph", "adjoint", "schedule", "llvm", "asm" or "ptx"."""
-        return show_stage(self, stage)
-
-    def memory(self, *args: object, **kwargs: object) -> dict[str, int]:
-        """Bytes of the step for these arguments, which does not run; without any, of the last step, for its last sizes.
-
-        ``arena_bytes`` are temporaries, ``scratch_bytes`` what kernels need besides, ``state_bytes`` parameters and
-        other state, ``result_bytes`` what is returned.
-
-        Raises:
-            TraceError: no step serves the call.
-        """
-        return measured(self, args, kwargs) if args or kwargs else memory_of(self.last_step())
-
-    def steps(self) -> list[CompiledStep]:
-        """Every captured step."""
-        return [n for root in tuple(self.roots.values()) for n in nodes_of(root.branch) if isinstance(n, CompiledStep)]
-
-    def last_step(self) -> CompiledStep:
-        """The step captured last."""
-        if self.newest is None:
-            raise TraceError(f"jit: {self.name} has not been called yet")
-        return self.newest
 
 
 def jit(

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from autojit.core.errors import ArgumentError
 from autojit.core.sizes import evaluate
-from autojit.ir.printing import print_graph
 from autojit.jit.captures import nodes_of
 from autojit.jit.device_report import device_entries, device_lines, grid_lines, kernel_count
 from autojit.jit.guards import shown
@@ -17,13 +15,10 @@ from autojit.jit.open_numbers import FIXED
 from autojit.jit.read_objects import read_objects
 from autojit.jit.step import CompiledStep, Decision
 from autojit.runtime.pool import get_num_threads
-from autojit.schedule.text import print_schedule
 
 if TYPE_CHECKING:
     from autojit.compiler import Compiled
     from autojit.jit.function import JitFunction
-
-STAGES = ("graph", "adjoint", "schedule", "llvm", "asm", "ptx")
 
 
 class Page(str):
@@ -196,33 +191,3 @@ def _how_called(step: CompiledStep) -> str:
         return "one native call per step"
     calls = len(step.trace.splits) + 1
     return f"{calls} native calls per step, Python decides between them (aj.cond and aj.while_loop: one)"
-
-
-def show_stage(function: JitFunction, stage: str) -> str:
-    """The text of one stage of the step captured last."""
-    if stage not in STAGES:
-        raise ArgumentError(f"show: unknown stage {stage!r}", {"stages": ", ".join(STAGES)})
-    step = function.last_step()
-    compiled = step.compiled
-    if stage == "graph":
-        return print_graph(step.segment.graph, sources=True)
-    if stage == "adjoint":
-        return print_graph(compiled.graph, sources=True)
-    if stage == "schedule":
-        return "\n".join(
-            [print_schedule(compiled.schedule), *grid_lines(compiled.lowered, compiled.executable.device_lines())]
-        )
-    if stage == "ptx":
-        return "\n\n".join(compiled.executable.device_texts("ptx"))
-    texts = _kernel_texts(compiled)
-    if stage == "llvm":
-        return "\n\n".join([*texts, *compiled.executable.device_texts("llvm")])
-    from autojit.runtime.host import cached_host_target
-    from autojit.runtime.llvm import assembly
-
-    return "\n\n".join(assembly(text, cached_host_target()) for text in texts)
-
-
-def _kernel_texts(compiled: Any) -> list[str]:
-    bodies = [e.body for e in compiled.lowered.entries if isinstance(e.body, str) and not e.body.startswith("@")]
-    return list(dict.fromkeys(bodies))

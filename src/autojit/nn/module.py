@@ -10,14 +10,13 @@ guard epoch: compiled steps then check their guards again.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self, TypeVar
 
 import autojit as aj
 from autojit.core.counted_dict import CountedDict, counted
-from autojit.core.source import enter, leave
 from autojit.core.tracebacks import trim
+from autojit.nn.calls_in_steps import call_in_step
 from autojit.nn.conversion import ConversionMixin
 from autojit.nn.hooks import HOOK_KINDS, HookMixin, registered
 from autojit.nn.parameter import Buffer, Parameter
@@ -102,15 +101,11 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
         if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*args, **kwargs)
         try:
+            if state.trace is not None:
+                return call_in_step(self, state.trace.parts, args, kwargs)
             if self._has_call_hooks():
                 return self._call_with_hooks(args, kwargs)
-            if state.trace is None:
-                return self.forward(*args, **kwargs)
-            before = enter(sys._getframe())
-            try:
-                return self.forward(*args, **kwargs)
-            finally:
-                leave(before)
+            return self.forward(*args, **kwargs)
         except Exception as error:
             trim(error)
             raise

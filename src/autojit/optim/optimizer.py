@@ -6,6 +6,7 @@ An algorithm defines ``_update(p, grad, state, group)`` for one parameter; ``ste
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -18,6 +19,8 @@ from autojit.core.device import CPU
 from autojit.core.epoch import hooks_of_all
 from autojit.core.errors import UsageError
 from autojit.core.layout import strided
+from autojit.core.program_parts import UPDATE, Part
+from autojit.core.source import enter, leave
 from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, step_counter, stepping, zeros_like
@@ -62,14 +65,18 @@ def _with_hooks(func: Callable[..., Any]) -> Callable[..., Any]:
                         f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {found}."
                     )
                 args, kwargs = found
+        entered = None
         if now_of_thread.trace is not None:
             now_of_thread.trace.follow(self)
+            entered = enter(sys._getframe(), Part(UPDATE, kind=type(self).__name__))
         before = stepping.optimizer, stepping.call
         stepping.optimizer, stepping.call = self, StepCall()
         try:
             result = func(self, *args, **kwargs)
         finally:
             stepping.optimizer, stepping.call = before
+            if entered is not None:
+                leave(entered)
         self._step_calls += 1
         self._is_captured = self._is_captured or is_tracing()
         for hook in (*self._step_post_hooks.values(), *_all_step_post_hooks.values()):

@@ -23,7 +23,7 @@ def print_schedule(schedule: Schedule) -> str:
         reads = ", ".join(names.get(v, v.name or "?") for v in kernel.reads())
         writes = ", ".join(f"{names.get(v, v.name or '?')}: {v.type}" for v in kernel.writes())
         lines.append(f"{number:3d} {_head(kernel)}  ({reads}) -> {writes}")
-        lines += [f"      {node.op}  {node.source}" for node in kernel.nodes]
+        lines += [f"      {node.op}  {node.source.described()}" for node in kernel.nodes]
     return "\n".join(lines)
 
 

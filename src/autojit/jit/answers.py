@@ -1,0 +1,70 @@
+"""What a compiled function tells about itself: counters, reasons, stages, memory, times, a page to look at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from autojit.core.errors import TraceError
+from autojit.jit.captures import Captures, nodes_of
+from autojit.jit.memory_budget import measured
+from autojit.jit.report import explain_function, memory_of, statistics
+from autojit.jit.stages import show_stage
+from autojit.jit.step import CompiledStep
+
+if TYPE_CHECKING:
+    from autojit.jit.arguments import Key
+    from autojit.jit.function import JitFunction
+
+
+class Answers:
+    """The part of a `JitFunction` that runs nothing."""
+
+    name: str
+    roots: dict[Key, Captures]
+    newest: CompiledStep | None
+
+    def stats(self) -> dict[str, Any]:
+        """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""
+        return statistics(self._whole)
+
+    def explain(self, verbose: bool = False) -> str:
+        """One screen: what was captured, how it is called, what it reads, why it was captured again; or every guard."""
+        return explain_function(self._whole, verbose)
+
+    def show(self, stage: str = "captured") -> str:
+        """The text of a stage of the last captured step.
+
+        Args:
+            stage: "captured" (what the function recorded, with lines and modules), "adjoint" (of that, what its
+                backward passes recorded), "optimised" (after all passes), "schedule" (kernels and memory), "llvm"
+                (their code), "asm" (as assembly) or "ptx" (for devices).
+
+        Raises:
+            ArgumentError: there is no such stage.
+        """
+        return show_stage(self.last_step(), stage)
+
+    def memory(self, *args: object, **kwargs: object) -> dict[str, int]:
+        """Bytes of the step for these arguments, which does not run; without any, of the last step, for its last sizes.
+
+        ``arena_bytes`` are temporaries, ``scratch_bytes`` what kernels need besides, ``state_bytes`` parameters and
+        other state, ``result_bytes`` what is returned.
+
+        Raises:
+            TraceError: no step serves the call.
+        """
+        return measured(self._whole, args, kwargs) if args or kwargs else memory_of(self.last_step())
+
+    def steps(self) -> list[CompiledStep]:
+        """Every captured step."""
+        return [n for root in tuple(self.roots.values()) for n in nodes_of(root.branch) if isinstance(n, CompiledStep)]
+
+    def last_step(self) -> CompiledStep:
+        """The step captured last."""
+        if self.newest is None:
+            raise TraceError(f"jit: {self.name} has not been called yet")
+        return self.newest
+
+    @property
+    def _whole(self) -> JitFunction:
+        return cast("JitFunction", self)
