@@ -32,8 +32,9 @@ class SourceLocation:
     ``called`` is what the user called there: code of autojit's, or its name; None where nobody asked.
     """
 
-    __slots__ = ("_part", "called", "code", "instruction")
+    __slots__ = ("_line", "_part", "called", "code", "instruction")
     _part: Part  # set only where a step is captured: eager ops do without
+    _line: int  # set when it was asked for: 40 us in a long function
 
     def __init__(self, code: CodeType | None, instruction: int, called: CodeType | str | None = None) -> None:
         self.code = code
@@ -76,6 +77,12 @@ class SourceLocation:
 
     @property
     def line(self) -> int:
+        known: int | None = getattr(self, "_line", None)
+        if known is None:
+            known = self._line = self._found_line()
+        return known
+
+    def _found_line(self) -> int:
         if self.code is None:
             return 0
         for start, end, line in self.code.co_lines():

@@ -10,10 +10,14 @@ from autojit.jit.memory_budget import measured
 from autojit.jit.report import explain_function, memory_of, statistics
 from autojit.jit.stages import show_stage
 from autojit.jit.step import CompiledStep
+from autojit.jit.timing import KERNELS_EVERY, Timing
 
 if TYPE_CHECKING:
+    import os
+
     from autojit.jit.arguments import Key
     from autojit.jit.function import JitFunction
+    from autojit.jit.view.page import View
 
 
 class Answers:
@@ -54,6 +58,46 @@ class Answers:
             TraceError: no step serves the call.
         """
         return measured(self._whole, args, kwargs) if args or kwargs else memory_of(self.last_step())
+
+    def timing(self, kernels_every: int = KERNELS_EVERY) -> Timing:
+        """A block in which calls are timed: ``with step.timing() as timing``.
+
+        ``print(timing)`` gives percentiles, and what each kind of kernel took; ``explain()`` and ``view()`` show them
+        from then on. In the block a call takes some 0.3 us longer; one of ``kernels_every`` calls runs kernel by kernel
+        and is not among the calls' times. Outside of blocks nothing is measured.
+
+        Example:
+            >>> import autojit as aj
+            >>> double = aj.jit(lambda x: x * 2)
+            >>> with double.timing() as timing:
+            ...     for _ in range(20):
+            ...         _ = double(aj.ones(3))
+            >>> sorted(timing.percentiles()), timing.captures
+            ([50, 90, 99], 1)
+        """
+        return Timing(self._whole, kernels_every)
+
+    def view(self, path: str | os.PathLike[str] | None = None, *, assembly: bool = True) -> View:
+        """A page about the last captured step, in one HTML file that needs no network.
+
+        It shows the graph and its adjoint by module and line, the kernels with what they fuse, memory over time, times
+        (measured, if `timing` was used before; else the compiler's estimates), and the text of every stage.
+
+        Args:
+            path: the file to write. Without one it is a temporary file, and at a terminal's prompt it is opened in the
+                web browser.
+            assembly: whether the page has the kernels' assembly, for which LLVM works some milliseconds per kernel.
+
+        Returns:
+            the page: its path where one is wanted, and what notebooks show inline.
+
+        Raises:
+            TraceError: the function has not been called yet.
+            ArgumentError: the path is a folder.
+        """
+        from autojit.jit.view.page import view  # seldom needed, and json and webbrowser with it
+
+        return view(self._whole, path, assembly)
 
     def steps(self) -> list[CompiledStep]:
         """Every captured step."""

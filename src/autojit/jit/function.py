@@ -66,6 +66,7 @@ from autojit.jit.recorded_results import has_code
 from autojit.jit.report import memory_of
 from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
+from autojit.jit.timing import Timing
 from autojit.jit.trace import Trace
 from autojit.jit.verify import Comparison, check_option
 from autojit.runtime.entry_spec import Refusal
@@ -117,8 +118,10 @@ class JitFunction(Answers):
         self.attributes: set[str] = set()  # of tensor arguments that the function asks for
         self.counts = JitStats()
         self.newest: CompiledStep | None = None
+        self.timed: Timing | None = None  # what `timing` was asked for last
         self._installed: list[Callable[..., Any] | None] = [None] * MODES
         self.comparison = None if verify is None else Comparison(self, verify)
+        self._entries: list[Callable[..., Any] | None]
         self._entries = self._installed if verify in (None, "first") else [self.comparison] * MODES
         self.natives, self.forgetting = NativeCalls(), Forgetting()
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed

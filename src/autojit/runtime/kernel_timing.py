@@ -10,6 +10,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
 
 from autojit.codegen.cpu.plan.records import Plan, PlanEntry
@@ -121,7 +122,8 @@ def entry_name(label: str, nodes: Sequence[Node]) -> str:
 
 def _row(label: str, nodes: Sequence[Node]) -> KernelRow:
     ops = tuple(dict.fromkeys(node.op.name for node in nodes))
-    places = {(p.file, p.line): p for p in (node.source for node in nodes) if p is not UNKNOWN}
+    sources = dict.fromkeys(node.source for node in nodes)  # nodes share them, and a line takes a while to be found
+    places = {(p.file, p.line): p for p in sources if p is not UNKNOWN}
     ordered = tuple(places[key] for key in sorted(places))
     is_telling = not ops or label.startswith(("combine", "copy", "sum slices", "matmul "))
     name = label if is_telling else "+".join(ops)
@@ -164,7 +166,7 @@ def shown_parts(parts: Iterable[Part]) -> str:
     found = list(dict.fromkeys(parts))
     modules = list(dict.fromkeys(part.module for part in found))
     paths = [module.split(".") for module in modules]
-    common = [names[0] for names in zip(*paths, strict=False) if len(set(names)) == 1]
+    common = [names[0] for names in takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))]
     module = ".".join(common) or " ".join(filter(None, modules[:2])) + (" ..." if len(modules) > 2 else "")
     phases = {part.phase for part in found}
     return " ".join(filter(None, (module.strip(), phases.pop() if len(phases) == 1 and FORWARD not in phases else "")))
