@@ -43,8 +43,7 @@ class Tables:
         key = source.file, source.line, source.callee
         number = self._places[source] = self._sources.setdefault(key, len(self.sources))
         if number == len(self.sources):
-            text = linecache.getline(source.file, source.line).strip()
-            self.sources.append([str(source), text, source.file, source.function, source.callee])
+            self.sources.append([str(source), _text_of(source), source.file, source.function, source.callee])
         return number
 
     def part(self, part: Part) -> int:
@@ -60,6 +59,14 @@ class Tables:
     def as_data(self) -> dict[str, Any]:
         """What the page gets."""
         return {"types": list(self.types), "type_bytes": self.type_bytes, "sources": self.sources, "parts": self.parts}
+
+
+def _text_of(source: SourceLocation) -> str:
+    """The user's line, "" where it cannot be had: what gives sources of odd files may raise anything."""
+    try:
+        return linecache.getline(source.file, source.line).strip()
+    except Exception:
+        return ""
 
 
 def graph_data(
