@@ -109,7 +109,7 @@ def test_notebooks_show_tables() -> None:
     assert "&lt;AddBackward0&gt;" in (aj.tensor(1.0, requires_grad=True) + 1)._repr_html_()
     step = aj.jit(lambda x: x + 1)
     step(aj.ones(2))
-    assert "<b>&lt;lambda&gt;: 1 capture(s)" in step.explain()._repr_html_()
+    assert "<b>&lt;lambda&gt;: compiled" in step.explain()._repr_html_()
 
 
 def rosenbrock(x: Any, a: float = 1.0) -> Any:

@@ -63,7 +63,7 @@ class Answers:
         """A block in which calls are timed: ``with step.timing() as timing``.
 
         ``print(timing)`` gives percentiles, and what each kind of kernel took; ``explain()`` and ``view()`` show them
-        from then on. In the block a call takes some 0.3 us longer; one of ``kernels_every`` calls runs kernel by kernel
+        from then on. In the block a call takes some 0.7 us longer; one of ``kernels_every`` calls runs kernel by kernel
         and is not among the calls' times. Outside of blocks nothing is measured.
 
         Example:

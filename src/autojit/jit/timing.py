@@ -62,7 +62,6 @@ class Timing:
         self.captures = 0
         self.by_kernels = 0
         self.kernels: dict[tuple[int, int], KernelTime] = {}  # by the table of the step and the place among its kernels
-        self._made = 0
         self._place = 0
         self._usual: list[Callable[..., Any] | None] | None = None
 
@@ -73,30 +72,38 @@ class Timing:
         if function.timed is not None and function.timed._usual is not None:
             raise UsageError(f"timing: calls of {function.name} are timed already", {}, "leave the other block first")
         self._usual, function.timed = function._entries, self
-        function._entries = [self._timed] * len(self._usual)
+        function._entries = [self._front(self._usual)] * len(self._usual)
         return self
 
     def __exit__(self, *exception: object) -> None:
         assert self._usual is not None
         self.function._entries, self._usual = self._usual, None
 
-    def _timed(self, *args: object, **kwargs: object) -> Any:
-        function, usual = self.function, self._usual
-        now = state.__dict__
-        entry = None if usual is None else usual[now["grad_enabled"] + 2 * now["inference"]]
-        self._made += 1
-        is_next = self.kernels_every and self._made % self.kernels_every == FIRST_BY_KERNELS % self.kernels_every
-        if is_next and watching.observer is None and entry is not None:
-            return self._by_kernels(args, kwargs)
-        captures = function.counts.captures
-        start = time.perf_counter_ns()
-        result = (entry or function._slow)(*args, **kwargs)
-        elapsed = time.perf_counter_ns() - start
-        if function.counts.captures != captures:
-            self.captures += 1
-        else:
-            self.calls_ns.append(elapsed)
-        return result
+    def _front(self, usual: Sequence[Callable[..., Any] | None]) -> Callable[..., Any]:
+        """What stands in front of the entries ``usual``: all that it needs is at hand, so that it takes little time."""
+        function, every = self.function, self.kernels_every
+        counts, clock, keep = function.counts, time.perf_counter_ns, self.calls_ns.append
+        left = FIRST_BY_KERNELS - 1 if every else -1  # calls until one runs kernel by kernel
+
+        def timed(*args: object, **kwargs: object) -> Any:
+            nonlocal left
+            now = state.__dict__  # the thread's
+            entry = usual[now["grad_enabled"] + 2 * now["inference"]] or function._slow
+            if left == 0 and watching.observer is None:
+                left = every - 1
+                return self._by_kernels(args, kwargs)
+            left -= left > 0
+            captures = counts.captures
+            start = clock()
+            result = entry(*args, **kwargs) if kwargs else entry(*args)
+            elapsed = clock() - start
+            if counts.captures == captures:
+                keep(elapsed)
+            else:
+                self.captures += 1
+            return result
+
+        return timed
 
     def _by_kernels(self, args: Sequence[object], kwargs: dict[str, object]) -> Any:
         watching.observer = self
