@@ -156,9 +156,8 @@ def test_errors_of_any_line_are_raised_as_they_are() -> None:
     """Numba's text holds the line: 92 is a backslash in it, 34 a quotation mark."""
     for line in (34, 92, 348):
         names: dict[str, Any] = {}
-        source = (
-            "\n" * (line - 3) + "def f(x):\n    if x < 0:\n        raise ValueError('at %d')\n    return x\n" % line
-        )
+        body = ["def f(x):", "    if x < 0:", f"        raise ValueError('at {line}')", "    return x", ""]
+        source = "\n".join([*[""] * (line - 3), *body])
         exec(compile(source, "made\\of\\text.py", "exec"), names)
         with pytest.raises(ValueError, match=f"at {line}"):
             aj.op(numba.njit(names["f"]))(aj.tensor(-1.0))

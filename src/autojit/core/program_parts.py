@@ -29,6 +29,11 @@ def _within(module: object) -> Iterator[tuple[str, Any]]:
     yield from found.values()
 
 
+def path_within(module: object, part: object) -> str | None:
+    """The path of a module in another one, "" for itself; None if it is not in it."""
+    return next((path for path, found in _within(module) if found is part), None)
+
+
 class Root:
     """An outermost module that a step calls: its class, and the paths of all modules in it.
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import autojit as aj
 from autojit.core.counted_dict import CountedDict, counted
 from autojit.core.tracebacks import trim
-from autojit.nn.calls_in_steps import call_in_step
+from autojit.nn.calls_in_steps import call_in_step, note_module
 from autojit.nn.conversion import ConversionMixin
 from autojit.nn.hooks import HOOK_KINDS, HookMixin, registered
 from autojit.nn.parameter import Buffer, Parameter
@@ -108,6 +108,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
             return self.forward(*args, **kwargs)
         except Exception as error:
             trim(error)
+            note_module(error, self)
             raise
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
