@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from autojit.core.errors import TraceError
+from autojit.core.html import table
 from autojit.jit.captures import Captures, nodes_of
 from autojit.jit.memory_budget import measured
 from autojit.jit.report import explain_function, memory_of, statistics
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from autojit.jit.view.page import View
 
 
+class Stats(dict[str, Any]):
+    """Counters, which notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        return table([(name, f"{value:.3g}" if isinstance(value, float) else value) for name, value in self.items()])
+
+
 class Answers:
     """The part of a `JitFunction` that runs nothing."""
 
@@ -29,7 +37,10 @@ class Answers:
 
     def stats(self) -> dict[str, Any]:
         """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""
-        return statistics(self._whole)
+        return Stats(statistics(self._whole))
+
+    def _repr_html_(self) -> str:
+        return explain_function(self._whole)._repr_html_()
 
     def explain(self, verbose: bool = False) -> str:
         """One screen: what was captured, how it is called, what it reads, why it was captured again; or every guard."""

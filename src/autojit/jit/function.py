@@ -19,6 +19,7 @@ from typing import Any
 
 from autojit.compiler import Options
 from autojit.core.collector_pause import uncollected
+from autojit.core.compile_notice import noticed
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.locks import is_mine, new_lock
@@ -345,7 +346,8 @@ class JitFunction(Answers):
         if self.background and not self.is_measured:
             return begin(self, root, branch, capture, call, traced - start)
         try:
-            made = build_path(capture, branch, call.path, Options(root.forms, self.memory_budget))
+            with noticed(self.name):
+                made = build_path(capture, branch, call.path, Options(root.forms, self.memory_budget))
         except (UndecidedSizeError, SpecializeSize) as error:
             remove(branch, capture)
             return self.open_sizes.give_up(capture.trace, getattr(error, "symbols", ()), str(error), self.counts.note)

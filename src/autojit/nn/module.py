@@ -2,7 +2,7 @@
 
 Read ``__setattr__`` first: assignment sorts values into ``_parameters``, ``_buffers``, ``_modules`` or the instance
 dict. Saving and loading is ``StateDictMixin`` (state_dict.py), hooks are ``HookMixin`` (hooks.py), moving and casting
-``ConversionMixin`` (conversion.py).
+``ConversionMixin`` (conversion.py), what notebooks show ``NotebookMixin`` (notebook.py).
 
 Compiled steps bake every plain attribute they read (``training``, sizes, flags), so a change of one bumps the global
 guard epoch: compiled steps then check their guards again.
@@ -19,6 +19,7 @@ from autojit.core.tracebacks import trim
 from autojit.nn.calls_in_steps import call_in_step, note_module
 from autojit.nn.conversion import ConversionMixin
 from autojit.nn.hooks import HOOK_KINDS, HookMixin, registered
+from autojit.nn.notebook import NotebookMixin
 from autojit.nn.parameter import Buffer, Parameter
 from autojit.nn.state_dict import StateDictMixin
 from autojit.tensor import Tensor
@@ -47,7 +48,7 @@ def _is_same(old: object, new: object) -> bool:
 _Destination = TypeVar("_Destination", bound=dict[str, Any])
 
 
-class Module(StateDictMixin, HookMixin, ConversionMixin):
+class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
     """Base of all layers and models; torch.nn.Module's interface.
 
     Subclasses call ``super().__init__()`` first, assign parameters and children, and define ``forward``.

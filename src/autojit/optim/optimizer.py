@@ -27,6 +27,7 @@ from autojit.optim.arithmetic import StepCall, part_counters, step_counter, step
 from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, count_change
 from autojit.optim.given import check_parameter, listed, refuse
 from autojit.optim.kept_state import kept_state
+from autojit.optim.notebook import to_html
 from autojit.optim.param_group import ParamGroup
 from autojit.optim.replayed_updates import update
 from autojit.tensor import Tensor
@@ -189,6 +190,8 @@ class Optimizer:
             text += f"\nParameter Group {place}\n"
             text += "".join(f"    {name}: {group[name]}\n" for name in sorted(group) if name != "params")
         return text + ")"
+
+    _repr_html_ = to_html
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters with its own options; ValueError when a parameter is in a group already."""
