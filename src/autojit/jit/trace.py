@@ -24,7 +24,6 @@ from autojit.core.device_array import Array, host_copy
 from autojit.core.dtypes import bool_, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
-from autojit.core.program_parts import Parts
 from autojit.core.records import record
 from autojit.core.size_expressions import Expression, symbol
 from autojit.core.source import SourceLocation, here
@@ -89,7 +88,6 @@ class Trace(
         TraceAgain.__init__(self)
         TraceNumbers.__init__(self)
         self.builder = GraphBuilder()
-        self.parts = Parts()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
         self.splits: list[Split] = []

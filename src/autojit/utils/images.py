@@ -108,7 +108,7 @@ def image_grid(x: Tensor, columns: int | None = None, low: float | None = None, 
 
 
 def _array(x: Tensor) -> NDArray[Any]:
-    if not isinstance(x, Tensor) or x.is_complex():
+    if x.is_complex():
         raise ArgumentError("image: a tensor of real numbers is shown", {"x": x}, "take x.abs() of complex numbers")
     found: NDArray[Any] = x.detach().cpu().numpy()
     return found if found.dtype == np.uint8 else found.astype(np.float64)
