@@ -42,6 +42,7 @@ from autojit.jit.assigned_places import Rebinding, carried, changing_numbers
 from autojit.jit.attempts import note_reason, profiled, settled
 from autojit.jit.calls import Call, alone
 from autojit.jit.captures import Branch, Captures, JitStats, remove, too_many
+from autojit.jit.compile_options import check_mode, expect_one_part
 from autojit.jit.compiled_beside import begin, eagerly, take_over
 from autojit.jit.eager_mode import eager, set_modes
 from autojit.jit.followed_runs import followed, with_drawn
@@ -52,7 +53,7 @@ from autojit.jit.kept_signatures import Forgetting, make_room
 from autojit.jit.line_by_line import CopiedArguments
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.memory_budget import Measured, check_budget, warn_if_missed
-from autojit.jit.methods import Methods, distributed, found_by_name
+from autojit.jit.methods import Methods, distributed, found_by_name, is_taken_along
 from autojit.jit.native import NativeStep, linked
 from autojit.jit.native_calls import NativeCalls
 from autojit.jit.needed_python import why_not_native
@@ -97,6 +98,7 @@ class JitFunction(Answers):
         dynamic: bool | None = None,
         memory_budget: int | None = None,
         background: bool = False,
+        fullgraph: bool = False,
     ) -> None:
         code = code_holder(function)
         if inspect.isgeneratorfunction(code) or inspect.iscoroutinefunction(code):
@@ -110,7 +112,7 @@ class JitFunction(Answers):
         self.function = function
         self.methods = Methods(self)
         self.name = self.__dict__.get("__name__", type(function).__name__)
-        self.verify, self.memory_budget, self.background = verify, memory_budget, background
+        self.verify, self.memory_budget, self.background, self.fullgraph = verify, memory_budget, background, fullgraph
         self.is_measured = False  # whether the call in hand ends where its step would run
         self.roots: dict[Key, Captures] = {}
         self.open_numbers, self.open_sizes = OpenNumbers(), OpenSizes(dynamic)
@@ -155,7 +157,7 @@ class JitFunction(Answers):
     def options(self) -> dict[str, Any]:
         """What ``jit`` was given besides the function."""
         options = {"verify": self.verify, "dynamic": self.open_sizes.dynamic, "memory_budget": self.memory_budget}
-        return {**options, "background": self.background}
+        return {**options, "background": self.background, "fullgraph": self.fullgraph}
 
     def of(self, function: Callable[..., Any]) -> JitFunction:
         """Another function compiled with the same options."""
@@ -177,7 +179,8 @@ class JitFunction(Answers):
     def __reduce__(self) -> Any:
         if isinstance(self.function, MethodType):
             return getattr, (self.function.__self__, self.name)
-        is_known = found_by_name(self.__dict__.get("__module__"), self.__dict__.get("__qualname__")) is self
+        module = self.__dict__.get("__module__")
+        is_known = found_by_name(module, self.__dict__.get("__qualname__")) is self and not is_taken_along(module)
         return (
             self.__dict__["__qualname__"] if is_known else (functools.partial(jit, **self.options()), (self.function,))
         )
@@ -251,6 +254,7 @@ class JitFunction(Answers):
     def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Ran | ToCompare:
         if self.is_measured:
             raise Measured(memory_of(step, arrays))
+        expect_one_part(self, step)
         if self.comparison is not None and self.comparison.is_wanted(step):
             return ToCompare(self.comparison)
         result = call.run(step, arrays)
@@ -434,6 +438,8 @@ def jit(
     dynamic: bool | None = None,
     memory_budget: int | None = None,
     background: bool = False,
+    fullgraph: bool = False,
+    mode: str | None = None,
 ) -> Any:
     """Compile a function of tensors: the whole step, with ``backward`` and optimiser, becomes one native call.
 
@@ -446,8 +452,11 @@ def jit(
         memory_budget: bytes that the temporaries of a step may take: what the backward pass reads is computed again
             instead of kept, as far as needed for that. Warns where it is not enough; ``memory()`` tells what is taken.
         background: compile on another thread; until a step is ready, calls run eagerly, which ``stats()`` counts.
+        fullgraph: a call that is not one step (it would run line by line, or Python decides on values) is an error.
+        mode: torch's names of trades between compile time and speed are accepted; there is one.
 
     Raises:
+        RuntimeError: an unknown ``mode``.
         TraceError: the function does something a capture cannot hold; the message says what to write instead.
 
     Example:
@@ -460,7 +469,9 @@ def jit(
     """
     check_option(verify)
     check_budget(memory_budget)
+    check_mode(mode)
     options: Any = {"verify": verify, "dynamic": dynamic, "memory_budget": memory_budget, "background": background}
+    options["fullgraph"] = fullgraph
     again = functools.partial(jit, **options)
     if function is None:
         return again

@@ -25,7 +25,7 @@ from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, step_counter, stepping, zeros_like
 from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, count_change
-from autojit.optim.given import check_parameter, listed, refuse
+from autojit.optim.given import check_parameter, check_saved, groups_of, listed, refuse
 from autojit.optim.kept_state import kept_state
 from autojit.optim.notebook import to_html
 from autojit.optim.param_group import ParamGroup
@@ -106,15 +106,9 @@ class Optimizer:
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self._make_hooks()
-        if isinstance(params, Tensor):
-            raise TypeError(
-                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
-                f"{type(params).__name__}"
-            )
         self.state = defaultdict(dict)
         self.param_groups = ParamGroups()
-        groups = list(params)
-        refuse(not groups, "optimizer got an empty parameter list")
+        groups = groups_of(params)
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -423,12 +417,7 @@ class Optimizer:
             replaced = hook(self, state_dict)
             state_dict = state_dict if replaced is None else replaced
         saved_groups = state_dict["param_groups"]
-        if len(saved_groups) != len(self.param_groups):
-            raise ValueError("loaded state dict has a different number of parameter groups")
-        sizes = [len(group["params"]) for group in self.param_groups]
-        if sizes != [len(group["params"]) for group in saved_groups]:
-            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's"
-                             " group")  # fmt: skip
+        check_saved(self.param_groups, saved_groups)
         numbers = chain.from_iterable(group["params"] for group in saved_groups)
         params = chain.from_iterable(group["params"] for group in self.param_groups)
         by_number = dict(zip(numbers, params, strict=True))
