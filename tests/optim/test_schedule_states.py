@@ -95,7 +95,7 @@ def test_a_plateau_follows_added_groups_unless_lists_were_given() -> None:
         one.add_param_group({"params": [aj.nn.Parameter(aj.zeros(1))], "lr": 0.2})
         schedule.step(1.0)
         if isinstance(min_lr, list):
-            with pytest.raises(RuntimeError, match="param groups in the `optimizer` .2. differs"):
+            with pytest.raises(RuntimeError, match=r"param groups in the `optimizer` .2. differs"):
                 schedule.step(1.0)
         else:
             schedule.step(1.0)
