@@ -65,19 +65,26 @@ def send(connection: Connection, parts: list[memoryview]) -> None:
     if len(parts) == 1 and len(parts[0]) <= _INLINE_BYTES:
         connection.send_bytes(_INLINE + parts[0])
         return
-    spans, size = _laid_out([len(part) for part in parts])
+    lengths = [len(part) for part in parts]
+    spans, size = _laid_out(lengths)
     descriptor = _nameless_file(size)
     try:
-        with mmap.mmap(descriptor, size) as memory:
-            memory[: _WORD.size] = _WORD.pack(len(parts))
-            for place, (part, (begin, length)) in enumerate(zip(parts, spans, strict=True)):
-                memory[_WORD.size * (1 + place) : _WORD.size * (2 + place)] = _WORD.pack(length)
-                memory[begin : begin + length] = part
+        # written, not mapped: the system then fills the pages without a fault for each: 0.6 for 1.5 ms of 1.5 MB
+        _write(descriptor, memoryview(b"".join(map(_WORD.pack, [len(parts), *lengths]))), 0)
+        for part, (begin, _) in zip(parts, spans, strict=True):
+            _write(descriptor, part, begin)
         connection.send_bytes(_SHARED + _WORD.pack(size))
         with socket.socket(fileno=os.dup(connection.fileno())) as carrier:
             socket.send_fds(carrier, [b"f"], [descriptor])
     finally:
         os.close(descriptor)
+
+
+def _write(descriptor: int, part: memoryview, begin: int) -> None:
+    """All of a part; one call writes at most 2 GiB."""
+    while len(part):
+        count = os.pwrite(descriptor, part, begin)
+        part, begin = part[count:], begin + count
 
 
 def receive(connection: Connection) -> Any:

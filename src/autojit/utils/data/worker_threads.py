@@ -51,7 +51,9 @@ class _Threads:
 
     def _start(self, place: int) -> None:
         plan = self.plan
-        be_worker(WorkerInfo(place, plan.workers, plan.seed + place, plan.fetcher.dataset, "thread"), whole_process=False)
+        be_worker(
+            WorkerInfo(place, plan.workers, plan.seed + place, plan.fetcher.dataset, "thread"), whole_process=False
+        )
         if plan.init is not None:
             plan.init(place)
 
