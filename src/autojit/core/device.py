@@ -119,8 +119,8 @@ class Device:
         if isinstance(type, Device):
             return type
         kind, index = ("cuda", type) if isinstance(type, int) else _parsed(type, index)
-        if kind == "cpu" and _cpu:
-            return _cpu[0]
+        if kind in _single:
+            return _single[kind]
         made = object.__new__(cls)
         object.__setattr__(made, "type", kind)
         object.__setattr__(made, "index", index)
@@ -177,10 +177,12 @@ def _parsed(spec: object, index: int | None) -> tuple[str, int | None]:
     return kind, int(ordinal) if ordinal else index
 
 
-_cpu: list[Device] = []  # the one that there is
+_single: dict[str, Device] = {}  # kinds of which there is one device, without an ordinal
 device = Device
 CPU = Device("cpu")
-_cpu.append(CPU)
+META = Device("meta")
+"""Of tensors without elements: `dispatch.meta_device`."""
+_single.update(cpu=CPU, meta=META)
 DeviceLike = Device | str | int | None
 """What says where a new tensor is."""
 _places: list[Device] = [CPU]  # the last one is where tensors are that are made without a device
@@ -236,4 +238,5 @@ _FIX = "pass device='cpu'; without a GPU, AUTOJIT_CUDA=emulate in the environmen
 
 def with_index(place: Device) -> Device:
     """The device with its ordinal: one besides the CPU that is named without it is the thread's current one."""
-    return place if place == CPU or place.index is not None else Device(place.type, current_index(place.type))
+    is_full = place.index is not None or place.type in _single
+    return place if is_full else Device(place.type, current_index(place.type))

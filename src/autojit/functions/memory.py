@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from autojit.core.device import Device, DeviceLike, is_cpu_alone, require_available, with_index
+from autojit.core.device import META, Device, DeviceLike, is_cpu_alone, require_available, with_index
 from autojit.core.device_array import first_address, host_copy, layout_in_memory
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import DeviceError, TraceError, UsageError
@@ -183,7 +183,7 @@ def _without_memory(t: Tensor) -> TraceError:
 def data_ptr(self: Tensor) -> int:
     """The address of the first element; in a capture, one that tells alike which tensors share memory."""
     if self._array is not None:
-        return first_address(self._array)
+        return 0 if type_of(self).device == META else first_address(self._array)
     if state.trace is None:
         return first_address(_concrete(self))
     storage = storage_of(self)
@@ -212,8 +212,8 @@ class UntypedStorage:
             state.trace.asked_memory(self._owner, what, always)
 
     def data_ptr(self) -> int:
-        """The address of the first byte."""
-        return first_address(self._array)
+        """The address of the first byte; 0 on ``meta``."""
+        return 0 if self.device == META else first_address(self._array)
 
     def nbytes(self) -> int:
         """The number of bytes."""
