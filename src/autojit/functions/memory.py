@@ -20,7 +20,9 @@ from autojit.dispatch.on_device import placed, where_to
 from autojit.dispatch.promotion import cast_to
 from autojit.functions.elementwise import clone
 from autojit.history.op_node import rename_node
-from autojit.history.recording import wants_grad
+from autojit.history.recording import shows_grad, wants_grad
+from autojit.ir.op import bind
+from autojit.ops.shape import Reshape
 from autojit.tensor.memory_orders import has_steps, order_of, places_of, seen_through
 from autojit.tensor.state import computes_at_once, quietly, state
 from autojit.tensor.tensor import T, Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
@@ -321,7 +323,12 @@ def itemsize(self: Tensor) -> int:
 
 
 def as_subclass(self: Tensor, cls: type[T]) -> T:
-    """The same tensor, history included, as an object of a subclass."""
+    """The same tensor, history included, as an object of a subclass; gradients of it reach a leaf that it shows."""
+    if self._grad_fn is None and state.grad_enabled and shows_grad(self):
+        shown: Any = rename_node(bind(Reshape(type_of(self).shape), self), "AliasBackward0")
+        shown.__class__ = cls
+        found: T = shown
+        return found
     made = alias(self, cls)
     made._requires_grad = wants_grad(self)
     made._grad_fn, made._output_nr, made._accumulator = self._grad_fn, self._output_nr, self._accumulator
