@@ -1,6 +1,6 @@
 """What autojit offers: written by ``tools/make_stubs.py``, not by hand."""
 
-from autojit.core.device import DeviceLike
+from autojit.core.device import Device, DeviceLike
 from autojit.core.dtypes import DType
 from autojit.core.layout import Layout
 from autojit.dispatch.promotion import Number, Operand, Real
@@ -35,7 +35,6 @@ from autojit.autograd.grad_mode import enable_grad as enable_grad, inference_mod
 from autojit.control_flow.associative import associative_scan as associative_scan
 from autojit.control_flow.conditions import cond as cond
 from autojit.control_flow.loops import scan as scan, while_loop as while_loop
-from autojit.core.device import device as device
 from autojit.core.dtypes import default_dtype as default_dtype, promote_types as promote_types, set_default_dtype as set_default_dtype
 from autojit.func.batches import vmap as vmap
 from autojit.func.derivatives import jvp as jvp
@@ -393,6 +392,7 @@ default_generator: _Generator
 def deg2rad(input: _Tensor, *, out: _Tensor | None = None) -> _Tensor: ...
 def deg2rad_(input: _Tensor) -> _Tensor: ...
 def detach_copy(input: _Tensor, *, out: Any = None) -> Any: ...
+device = Device
 def diag(input: _Tensor, diagonal: _int = 0, *, out: _Tensor | None = None) -> _Tensor: ...
 def diagonal(input: _Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> _Tensor: ...
 def diagonal_copy(input: _Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: _Tensor | None = None) -> _Tensor: ...

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.device import CPU
+from autojit.core.device import CPU, META
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bool_, default_dtype, int64
 from autojit.core.errors import ArgumentError, DifferentiationError
@@ -160,8 +160,11 @@ def to_text(self: Tensor) -> str:
     array = self._array if state.trace is None else state.trace.shown(self)
     if array is None:
         return f"tensor(<{t}>)"
-    array = host_copy(array)
-    if array.size == 0:
+    if t.device == META:
+        shown = "..."
+        suffixes.append(f"size={tuple(t.shape)}")
+        has_default = t.dtype is default_dtype()
+    elif (array := host_copy(array)).size == 0:
         shown = "[]"
         if array.ndim != 1:
             suffixes.append(f"size={array.shape}")

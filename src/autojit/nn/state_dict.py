@@ -277,6 +277,13 @@ def _load_tensor(module: Module, name: str, target: Tensor, key: str, value: Any
             f"the shape in current model is {_size(target)}."
         )
     if not assign:
+        if target.is_meta and not value.is_meta:
+            warn(
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current "
+                "model, which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary "
+                "to their corresponding key in the module instead of copying them in place?)",
+                UserWarning,
+            )
         with aj.no_grad():
             target.copy_(value)
     elif isinstance(target, Parameter):
