@@ -22,7 +22,9 @@ from autojit.distributed.mesh import *
 from autojit.distributed.objects import *
 from autojit.distributed.point_to_point import *
 from autojit.distributed.reductions import *
+from autojit.distributed.simulated import simulated as simulated
 from autojit.distributed.threads import run_ranks as run_ranks
+from autojit.distributed.varying import per_rank as per_rank
 from autojit.distributed.work import *
 
 _provide(

@@ -44,7 +44,7 @@ class RankLayer(BatchLayer):
 
     def _of_all(self, op: Any, operands: Sequence[Tensor]) -> tuple[Tensor, bool]:
         if isinstance(op, Rank):
-            return arange(self.size), True
+            return arange(self.size, device="cpu"), True  # as `Rank` says
         (x,) = operands
         full = self.full(x)
         if isinstance(op, Pvary | OwnPart) and full is None:
@@ -103,7 +103,8 @@ def simulated(
         kinds = kinds_of("simulated", arguments, varying)
         layer = RankLayer(group, size)
         given = [_entered(layer, leaf, kind) for leaf, kind in zip(leaves, kinds, strict=True)]
-        with ThreadAsRank(_Stacked(group, size)), with_layers((*state.layers, layer)):  # type: ignore[arg-type]
+        ranks: Any = _Stacked(group, size)
+        with ThreadAsRank(ranks), with_layers((*state.layers, layer)):
             results, shape = flatten(function(*tree.unflatten(given)))
         found = [result if (full := layer.full(result)) is None else full for result in results]
         layer.close()

@@ -53,13 +53,14 @@ class VaryingLayer(Layer):
     def apply(self, op: Op, operands: Sequence[Tensor]) -> Any:
         """The op, on replicated operands as varying ones where others vary."""
         kinds = [self.varies(t) for t in operands]
-        is_varying, known = any(kinds), op
+        is_varying = any(kinds)
+        known: Any = op
         takes_varying = is_varying
-        if op.of_ranks and known.group == self.group:  # type: ignore[attr-defined]
+        if op.of_ranks and known.group == self.group:
             if isinstance(op, OwnPart | Pvary) and is_varying:
                 raise UsageError(f"{op.shown_name}: the tensor differs from rank to rank already", {"at": here()})
             takes_varying = op.calls_out
-            is_varying = known.varies(is_varying)  # type: ignore[attr-defined]
+            is_varying = known.varies(is_varying)
         elif op.calls_out and any(_replicates(graph, self.group) for graph in graphs_of(op)):
             raise UsageError(
                 "per_rank: a branch or loop has a collective in it whose result is the same on all ranks",

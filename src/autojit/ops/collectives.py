@@ -57,17 +57,21 @@ class Collective(OfGroup, Structured, abstract=True):
     again: bool
 
     @property
-    def has_effect(self) -> bool:  # type: ignore[override]
+    def has_effect(self) -> bool:
         return not self.again
 
     @property
-    def repeated(self) -> Any:  # type: ignore[override]
+    def repeated(self) -> Any:
         """See `ir.op.Op.repeated`."""
-        return replace(self, again=False) if self.again else None  # type: ignore[type-var]
+        return self._as(again=False) if self.again else None
+
+    def _as(self, again: bool) -> Any:
+        known: Any = self
+        return replace(known, again=again)
 
     def silent(self) -> Any:
         """See `ir.op.Op.silent`."""
-        return replace(self, again=True)  # type: ignore[type-var]
+        return self._as(again=True)
 
     def parameters(self) -> tuple[tuple[str, object], ...]:
         return tuple([p for p in super().parameters() if p != ("again", False)])

@@ -69,7 +69,8 @@ class OfGroup:
 
     def each(self, x: Any) -> Any:
         """The op on every element of a batch, whose axis is the first."""
-        return bind(self, x)  # type: ignore[call-overload]
+        own: Any = self
+        return bind(own, x)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         """A batch; or all ranks, where these are what is batched."""
