@@ -15,7 +15,7 @@ from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
-from _setup import initialize, program
+from _setup import initialize, program, show
 
 import autojit as aj
 from autojit import nn
@@ -114,7 +114,9 @@ def main(o: Namespace) -> list[float]:
     if os.environ.get("RANK", "0") != "0":
         return losses
     print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f} nats per character in {time.perf_counter() - start:.1f} s")
-    print("".join(alphabet[k] for k in write_on(gpt, text[:context], 20 if o.small else 200, o.eager)))
+    written = "".join(alphabet[k] for k in write_on(gpt, text[:context], 20 if o.small else 200, o.eager))
+    print(written)
+    show(text=written, given=context)
     assert o.steps or losses[-1] < 0.9 * losses[0]
     return losses
 

@@ -22,7 +22,13 @@ TOLERANCE = {  # of those in float64; the others train in float32
     "black_scholes": 1e-12, "newton_cg": 1e-9, "leapfrog": 1e-9, "gaussian_process": 1e-9, "hmc": 1e-9,
     "lennard_jones": 1e-9, "pinn_lbfgs": 1e-6, "numba_op": 1e-9, "adaptive_ode": 1e-9,
 }  # fmt: skip
-OWN = ("lennard_jones", "numba_op", "adaptive_ode", "data_parallel")  # what they show, torch does not have
+OWN = (
+    "lennard_jones",
+    "numba_op",
+    "adaptive_ode",
+    "data_parallel",
+    "export_step",
+)  # what they show, torch does not have
 CALLED_BACK = ("adaptive_ode", "gaussian_process", "text_lstm")  # loops and factorisations
 QUICK_ON_DEVICES = (  # in the gate; --slow runs the others, too
     "black_scholes", "graph_attention", "lennard_jones", "numba_op", "vae",

@@ -1,7 +1,7 @@
 """Meeting a memory budget: values that are live over the peak are computed again, late, instead of being kept.
 
 At the peak, what was computed before and is read behind it takes the memory: activations that the backward pass reads.
-The time up to the peak is cut where little is live. What lies between two cuts is computed again from what is live at
+The time up to the peak is cut where little is live. What is between two cuts is computed again from what is live at
 the first of them, just before it is needed (`ops.ordering.Later`). ``docs/design/memory_budget.md`` has the figures.
 """
 

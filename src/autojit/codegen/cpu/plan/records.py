@@ -333,7 +333,7 @@ class SizeProgramWords(Record[int]):
     instructions: Pointer
     n_written: Word
     written: Pointer
-    grow: Pointer  # ``i64 grow(i64 bytes, i64 capacity)``: gives memory of at least that many bytes
+    grow: Pointer  # ``i64 grow(i64 bytes, i64 capacity, i64 *table)``: gives memory of at least that many bytes
 
 
 class Instruction(Record[int]):
