@@ -10,7 +10,7 @@ import pytest
 
 import autojit as aj
 from autojit.compiler import compile
-from autojit.core.communicator import communicator, join, leave
+from autojit.core.communicator import COLLECTIVES, communicator, join, leave
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.distributed import functional
 from autojit.ir import evaluate, parse_graph, verify
@@ -90,6 +90,25 @@ def test_what_a_function_returns_is_an_error_and_state_is_as_before(group: Nativ
     group.returned = 0
     step(aj.ones(3))
     assert state.tolist() == [6, 6, 6]
+
+
+def test_a_watchdog_is_told_which_call_a_step_is_in(group: NativeAlone) -> None:
+    def calls(x: aj.Tensor) -> aj.Tensor:
+        x = functional.all_reduce(functional.all_gather(x, group="native").sum(0), group="native")
+        return functional.broadcast(functional.all_reduce(x, "max", group="native"), group="native")
+
+    step = aj.jit(calls)
+    step(aj.ones(3))
+    group.seen.clear()
+    first = int(group.watched[0])
+    step(aj.ones(3))
+    numbers = [1 + COLLECTIVES.index(name) for name in ("all_gather", "all_reduce", "all_reduce", "broadcast")]
+    assert group.seen == [(first + k, number) for k, number in enumerate(numbers, 1)]
+    assert group.watched.tolist() == [first + 4, 0]
+    group.returned = 3
+    with pytest.raises(Failed):
+        step(aj.ones(3))
+    assert group.watched[1] == 0
 
 
 def test_a_step_uses_the_group_that_has_the_name_now(group: NativeAlone) -> None:

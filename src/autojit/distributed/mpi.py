@@ -335,6 +335,7 @@ class MpiCommunicator:
             no_status=self._scratch.ctypes.data,
             failure=self.failure,
             most=MOST,
+            **self.watch.words(self.number),
         )
 
     def abandon(self) -> None:

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autojit.core.communicator import Combination
-from autojit.core.dtypes import DType, bool_, int64
+from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
@@ -39,7 +39,6 @@ from autojit.ops.joining import moveaxis
 from autojit.ops.rank_arithmetic import combined_as, packed, reduced, wide
 from autojit.ops.ranks import ByParts, OfGroup, OwnPart, Stacked, for_all, own_rank, pvary, table
 from autojit.ops.reductions import all, amax, amin, any, argmax, argmin, prod, sum
-from autojit.ops.samples import Samples
 from autojit.ops.shape import reshape
 from autojit.ops.sources import iota, zeros_like
 
@@ -88,10 +87,6 @@ class Collective(OfGroup, Structured, abstract=True):
                 f"{self.shown_name}: the group {self.group!r} cannot be called by compiled code any more"
             )
         return native.failure(number, self.shown_name)
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return []  # there is no other rank: `tests/ops/test_collectives.py` has laws of their own
 
 
 LOST = -1

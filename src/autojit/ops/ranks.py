@@ -13,16 +13,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autojit.core.communicator import Communicator, communicator
-from autojit.core.dtypes import DType, int64
+from autojit.core.dtypes import int64
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp
-from autojit.ops.base import Constants, Structured
-from autojit.ops.elementwise_base import Pointwise
+from autojit.ops.base import Constants, Elementwise, Structured
 from autojit.ops.indexing import index_select
 from autojit.ops.joining import moveaxis
-from autojit.ops.samples import Samples
 from autojit.ops.shape import broadcast_to, reshape
 from autojit.ops.sources import constant
 
@@ -110,15 +108,14 @@ class ByParts(OfGroup):
 
 
 @record
-class Pvary(OfGroup, Pointwise):
+class Pvary(OfGroup, Elementwise):
     """A replicated value as a varying one: itself. Its cotangents are summed over the ranks."""
 
     group: str
     size: int
-    ufunc = staticmethod(lambda x: x.copy(order="K"))
 
-    def __hash__(self) -> int:
-        return hash((type(self), self.group, self.size))
+    def eager(self, x: Ndarray) -> Ndarray:
+        return x.copy(order="K")
 
     def stacked(self, x: Any) -> Stacked:
         return x, True
@@ -130,10 +127,6 @@ class Pvary(OfGroup, Pointwise):
 
     def lower(self, emit: Any, x: Any) -> Any:
         return x
-
-    @classmethod
-    def samples(cls, dtype: DType) -> Samples:
-        return []  # as `collectives.Collective.samples`
 
 
 @record
@@ -148,10 +141,6 @@ class Rank(OfGroup, Constants):
 
     def eager(self) -> Ndarray:
         return np.asarray(self.ranks.rank, np.int64)
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return []
 
 
 @record
@@ -184,10 +173,6 @@ class OwnPart(ByParts, Structured):
 
     def stacked(self, x: Any) -> Stacked:
         return x, True
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return []
 
 
 def pvary(x: O, group: str, size: int) -> O:

@@ -70,7 +70,23 @@ def collectives_ir() -> str:
 
 
 def _define(module: ModuleText, name: str, write: Callable[[_Collective], None]) -> None:
-    NativeFunction.define(module, body(name), lambda f: write(_Collective(f)), attributes="")
+    """The body that tells a watchdog, and the one that it calls, which may return anywhere."""
+    work = body(f"{name}_work")
+    NativeFunction.define(module, work, lambda f: write(_Collective(f)), linkage="internal", attributes="")
+    NativeFunction.define(module, body(name), partial(_write_watched, work), attributes="")
+
+
+def _write_watched(work: Signature, f: NativeFunction) -> None:
+    context, chunk, worker = f.parameters
+    group = f.get(context, CollectiveContext.group)
+    counter, inside = f.get(group, GroupWords.counter), f.get(group, GroupWords.inside)
+    is_watched = f.is_set(counter, "ptr")
+    with f.when(is_watched):
+        f.store("i64", f.add(f.load("i64", counter, "monotonic"), 1), counter, "monotonic")
+        f.store("i64", f.get(context, CollectiveContext.number), inside, "monotonic")
+    f.call(work, context, chunk, worker)
+    with f.when(is_watched):
+        f.store("i64", 0, inside, "monotonic")
 
 
 def _write_rank(f: NativeFunction) -> None:
