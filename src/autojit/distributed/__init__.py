@@ -32,7 +32,10 @@ _provide(
     {
         "checkpoint": "autojit.io.checkpoint",
         "device_mesh": "mesh",
+        "fsdp": "autojit.nn.fully_sharded",
         "optim": "autojit.optim.zero_redundancy",
+        "tensor": "autojit.nn.tensor_parallel",
+        "tensor.parallel": "autojit.nn.tensor_parallel",
         "distributed_c10d": "availability collectives groups objects point_to_point reductions work failures",
     },
 )

@@ -77,6 +77,9 @@ class Alone:
     def native(self) -> None:
         """Nothing is called for it in C: compiled steps of one rank copy."""
 
+    def shrunk(self) -> None:
+        """There is no smaller group."""
+
     def abandon(self) -> None:
         """Nobody is waited for."""
 
