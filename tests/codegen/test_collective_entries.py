@@ -28,7 +28,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[NativeAlone]:
     leave("native")
 
 
-def _graph(kind: str, n: int) -> Any:
+def graph_of_all(kind: str, n: int) -> Any:
     """Every collective of one dtype."""
     x, parts = f"{kind}[{n}]", f"{kind}[1, {n}]"
     nodes = {
@@ -56,7 +56,7 @@ def _graph(kind: str, n: int) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 def test_native_calls_give_what_eager_ones_give(group: NativeAlone, kind: str) -> None:
     for n in (0, 5, 23) if kind == "f64" else (23,):
-        graph = _graph(kind, n)
+        graph = graph_of_all(kind, n)
         x = np.random.default_rng(0).standard_normal(n).astype(np.float32)
         x[n // 2 : n // 2 + 1] = np.nan if kind[0] in "fb" and kind != "bool" else 0
         given = x.astype(graph.inputs[0].type.dtype.numpy)
