@@ -97,6 +97,7 @@ LOST = -1
 class AllReduce(Collective):
     """Every element combined over the ranks: ``s -> s``. NaN is the largest and the smallest number."""
 
+    may_overwrite: ClassVar[bool] = True
     group: str
     size: int
     combine: Combination
@@ -278,6 +279,7 @@ class AllToAll(ByParts, Collective):
 class Broadcast(Collective):
     """What rank ``root`` has: ``s -> s``."""
 
+    may_overwrite: ClassVar[bool] = True
     group: str
     size: int
     root: int

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autojit.core.communicator import Communicator, communicator
+from autojit.core.device import CPU, Device
 from autojit.core.dtypes import int64
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.records import record
@@ -135,9 +136,10 @@ class Rank(OfGroup, Constants):
 
     group: str
     size: int
+    device: Device = CPU
 
     def result_type(self) -> TensorType:
-        return TensorType((), int64)
+        return TensorType((), int64, self.device)
 
     def eager(self) -> Ndarray:
         return np.asarray(self.ranks.rank, np.int64)
@@ -182,7 +184,7 @@ def pvary(x: O, group: str, size: int) -> O:
 
 def own_rank(like: O, group: str, size: int) -> O:
     """The number of this rank, recorded or computed where ``like`` is."""
-    rank: O = like._bind(Rank(group, size), ())
+    rank: O = like._bind(Rank(group, size, like.spec.device), ())
     return rank
 
 
