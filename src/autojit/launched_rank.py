@@ -95,6 +95,21 @@ def abort(status: int) -> None:
         mpi.COMM_WORLD.Abort(status)
 
 
+def leave_without_the_lost() -> None:
+    """End without MPI's own end where a rank was lost, for which that may wait for ever."""
+    engine: Any = sys.modules.get("autojit.distributed.mpi")
+    if engine is None or not engine.lost_ranks:
+        return
+    import atexit
+    import threading
+
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
 def main(arguments: list[str]) -> None:
     """Run a program, and watch it from a second process."""
     set_variables()
@@ -111,12 +126,14 @@ def main(arguments: list[str]) -> None:
             if not isinstance(error.code, int):
                 print(error.code, file=sys.stderr)  # noqa: T201  (as Python does)
             abort(status & 255)
+        leave_without_the_lost()
         sys.exit(status)
     except BaseException as error:
         told = error.with_traceback(_of_program(error.__traceback__) or error.__traceback__)
         sys.excepthook(type(told), told, told.__traceback__)
         abort(130 if isinstance(error, KeyboardInterrupt) else 1)
         sys.exit(1)
+    leave_without_the_lost()
 
 
 if __name__ == "__main__":

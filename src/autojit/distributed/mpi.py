@@ -23,6 +23,7 @@ from autojit.distributed.failures import rank_failed
 from autojit.distributed.watch import Watch
 
 MOST = INT_MOST  # tests make it small
+lost_ranks: list[str] = []  # groups that went on without some of their ranks; see `launched_rank`
 KNOWN_WITHIN_S = 2.0  # until news of a dead rank has reached all; MPI's own detector needs fractions of it
 _OPERATIONS: Final = {
     "sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN", "band": "BAND", "bor": "BOR", "bxor": "BXOR",
@@ -345,6 +346,7 @@ class MpiCommunicator:
     def shrunk(self) -> MpiCommunicator | None:
         """The group of the ranks that are left; None where MPI cannot make one. All of them call it."""
         self.revoke()
+        lost_ranks.append(self.name)
         while True:
             try:
                 return self.of(self.comm.Shrink(), self.name, self.watch.timeout_s)
