@@ -30,6 +30,9 @@ from autojit.distributed.work import *
 _provide(
     "autojit.distributed",
     {
+        "algorithms": "",
+        "algorithms.ddp_comm_hooks": "comm_hooks",
+        "algorithms.ddp_comm_hooks.default_hooks": "comm_hooks",
         "checkpoint": "autojit.io.checkpoint",
         "device_mesh": "mesh",
         "fsdp": "autojit.nn.fully_sharded",
