@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from autojit.codegen.records import Record
+from autojit.export.captured_parts import Parts
 from autojit.export.dimensions import Dims
 from autojit.export.names import names_of_arrays
 from autojit.export.signature import Field, Signature, postfix, signature_of
 from autojit.export.step_state import StepState
 from autojit.export.variants import MOST_THREADS, VariantWriter, Written
 from autojit.jit.function import JitFunction
-from autojit.jit.step import CompiledStep
 from autojit.runtime.library.error_texts import ErrorTexts
 from autojit.runtime.library.instance_image import InstanceImage
 from autojit.runtime.library.interface import ABI_VERSION, TEXTS, Code, Description, Instance, StateRow
@@ -41,11 +41,11 @@ class Library:
         dims: how the user calls open sizes.
     """
 
-    def __init__(self, name: str, function: JitFunction, steps: Sequence[CompiledStep], dims: Dims) -> None:
+    def __init__(self, name: str, function: JitFunction, steps: Sequence[Parts], dims: Dims) -> None:
         self.name = name
         self.function = function
         self.steps = steps
-        self.signature: Signature = signature_of(function.function, steps, dims)
+        self.signature: Signature = signature_of(steps, dims)
         self.image = InstanceImage()
         self.image.words([0] * len(Instance.fields))
         self.error = self.image.zeros(ERROR_WORDS)[1]
@@ -54,9 +54,9 @@ class Library:
         self.errors = ErrorTexts()
         self.writer = VariantWriter(self.image, self.code, self.error, self.state, self.signature.sizes)
         self.written: list[Written] = []
-        for step in steps:
-            first = self.errors.add(step.segment.compiled.lowered.reporters)
-            self.written.append(self.writer.write(step, first))
+        for parts in steps:
+            first = self.errors.add(parts.step.segment.compiled.lowered.reporters)
+            self.written.append(self.writer.write(parts, first))
         self.pointers = self.image.words(tensor.place for tensor in self.state.tensors)[1]
 
     def content(self) -> bytes:

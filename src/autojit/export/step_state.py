@@ -10,6 +10,7 @@ import numpy as np
 from autojit.core.device_array import packed
 from autojit.core.dtypes import DType
 from autojit.core.records import record
+from autojit.export.captured_parts import Assigned
 from autojit.export.names import identifier, unique
 from autojit.jit.step_gradients import GradResult
 from autojit.jit.trace_entries import StateEntry
@@ -65,6 +66,11 @@ class StepState:
         key = id(entry.array)
         name = self._names.get(key) or f"state{len(self.tensors)}"
         return self._known.get(key) or self._made(key, name, entry.array, is_output=False)
+
+    def of_assigned(self, assigned: Assigned) -> StateTensor:
+        """A value that the function assigns."""
+        key = "assigned", assigned.name
+        return self._known.get(key) or self._made(key, assigned.name, assigned.array, is_output=False)
 
     def of_gradient(self, grad: GradResult, array: Any) -> StateTensor:
         """The gradient that a step leaves for a leaf."""
