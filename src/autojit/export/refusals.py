@@ -112,6 +112,10 @@ def _of_code(lowered: LoweredStep) -> Iterator[Refusal]:
             yield Refusal(f"{op.shown_name} calls Python", place, "leave the call out of the function that is exported")
         else:
             yield Refusal(f"{op.shown_name} is computed by Python", place, "compute it outside and pass the result")
+    for node in _nodes(lowered):
+        if getattr(node.op, "of_ranks", False):
+            fix = "leave the group out of the function that is exported"
+            yield Refusal(f"{node.op.shown_name} works together with other processes", node.source, fix)
     for entry, nodes in _entries(lowered):
         foreign = [a.function for a in entry.arguments if isinstance(a, ForeignAddress) and a.function.types]
         if foreign:

@@ -32,6 +32,10 @@ from autojit.runtime.pool import parallel_for_address
 from autojit.runtime.shared_functions import taken_apart
 from autojit.runtime.sources import writers_identity
 
+COLLECTIVES = (
+    "aj_all_reduce", "aj_all_gather", "aj_reduce_scatter", "aj_all_to_all", "aj_broadcast", "aj_send_recv", "aj_rank",
+    "aj_all_reduce_extreme_f32", "aj_all_reduce_extreme_f64", "aj_owner_f32", "aj_owner_f64",
+)  # fmt: skip
 _POLL_S = 0.05  # how late an interrupt may come while kernels are waited for
 
 
@@ -157,6 +161,13 @@ def _control_object() -> LoadedObject:
 
 
 @once
+def _collectives_object() -> LoadedObject:
+    from autojit.codegen.cpu.plan.collectives import collectives_ir
+
+    return load(default_cache().object(collectives_ir(), cached_host_target(), opt_level=1, pass_level=1))
+
+
+@once
 def watch_signals() -> None:
     """Let Python handle signals during long plans from now on."""
     ctypes.c_void_p.from_address(plan_object().address("aj_signals_at")).value = signals_address()
@@ -166,7 +177,9 @@ CONTROL = ("aj_loop", "aj_branch", "aj_call")
 
 
 def builtin_address(name: str) -> int:
-    """Address of a body of the plan runner, of a branch, a loop or a call, or of a matrix product."""
+    """Address of a body of the plan runner, of a branch, a loop or a call, of a collective, or of a matrix product."""
+    if name in COLLECTIVES:
+        return _collectives_object().address(name)
     if name in CONTROL:
         return _control_object().address(name)
     if name.startswith(("aj_matmul_", "aj_contract_")):

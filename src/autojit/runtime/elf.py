@@ -206,7 +206,7 @@ class ElfObject:
         for offset, kind, symbol, _ in found:
             width = 8 if WAYS[kind] >= ABSOLUTE_WORD else 4
             if offset + width > patched.size or symbol >= len(self.symbols) or patched.type == _NOBITS:
-                raise _damaged("a relocation lies outside its section or names no symbol")
+                raise _damaged("a relocation is outside its section or names no symbol")
         return found
 
     def _indirect_symbols(self) -> list[int]:

@@ -30,6 +30,7 @@ from autojit.codegen.lowered import (
     Entry,
     ErrorWords,
     ForeignAddress,
+    GroupAddress,
     Immediate,
     LoweredStep,
     Mover,
@@ -124,9 +125,7 @@ class PlanBuilder:
 
     def late_slot(self, value: Value) -> int | None:
         """The slot of the address of a value in memory of symbolic size, where its size is late."""
-        if not is_late(value, self.bounds):
-            return None
-        return self.regions[self.memory.region_of[self.memory.home(value)]]
+        return self.regions[self.memory.region_of[self.memory.home(value)]] if is_late(value, self.bounds) else None
 
     def _make_arena(self) -> tuple[Any, int]:
         """The host's: temporaries, then scratch: entries take turns, so they share it; partial results of a band
@@ -397,6 +396,8 @@ class PlanBuilder:
             return self.native.builtin(f"aj_gemm_{argument.dtype.short}")
         if isinstance(argument, ForeignAddress):
             return self.native.foreign(argument.function)
+        if isinstance(argument, GroupAddress):
+            return self.native.group(argument.group)
         if isinstance(argument, ErrorWords):
             return self.native.error
         if isinstance(argument, Word):

@@ -77,6 +77,12 @@ class PlanMemory:
         """The address of a function of another library."""
         return function.address()
 
+    def group(self, name: str) -> int:
+        """The address of the words of a group of processes."""
+        from autojit.runtime.group_words import group_address  # few steps need it
+
+        return group_address(name)
+
     def call(self, callback: Callback, context: int, sizes: SizeProgram | None) -> int:
         """The address of the words by which native code calls Python for an op."""
         return calling(callback, context, self.failures, sizes, self.keep)

@@ -75,6 +75,11 @@ class ImagedMemory(PlanMemory):
     def kernel(self, text: str, symbol: str) -> int:
         return self.code.kernel(text, symbol)
 
+    def group(self, name: str) -> int:
+        raise UsageError(
+            f"export: the step works together with the processes of group {name!r}, which a library has not"
+        )
+
     def foreign(self, function: ForeignFunction) -> int:
         if function.types:
             raise UsageError(f"export: {function.name} is a function of NumPy, which a library does without")
