@@ -60,14 +60,14 @@ class ExportedStep:
         stem = os.fspath(path)
         stem = stem.removesuffix(".so")
         library = self._library(os.path.basename(stem))
-        texts = {
+        texts: dict[str, Iterable[bytes | memoryview]] = {
             ".so": library.content(),
-            ".h": header_of(library).encode(),
-            ".json": json.dumps(library.manifest(), indent=1).encode(),
+            ".h": [header_of(library).encode()],
+            ".json": [json.dumps(library.manifest(), indent=1).encode()],
         }
-        for suffix, content in texts.items():
+        for suffix, pieces in texts.items():
             with written_whole(stem + suffix) as file:
-                file.write(content)
+                file.writelines(pieces)
         beside = f"{stem}_numpy.py"
         with written_whole(beside) as file, open(standalone.__file__, "rb") as source:
             shutil.copyfileobj(source, file)
