@@ -214,6 +214,9 @@ def method_stub() -> str:
         value = inspect.getattr_static(Tensor, name)
         if isinstance(value, property):
             lines += _property(name, value, names)
+        elif isinstance(value, classmethod):
+            made = [] if name == "__init_subclass__" else declared(name, value.__func__, names, "cls")
+            lines += [line for form in made for line in ("@classmethod", form)]
         elif isinstance(value, staticmethod):
             lines += _static(declared(name, value.__func__, names))
         else:

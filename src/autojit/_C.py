@@ -24,6 +24,9 @@ from autojit.autograd.graph import (
 from autojit.autograd.running import current_walk
 from autojit.core.top_level import TOP_LEVEL, top_level
 from autojit.functions.counted import unique
+from autojit.functions.overridable import DisableTorchFunction as DisableTorchFunction
+from autojit.functions.overridable import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
+from autojit.functions.overridable import disabled as _disabled_torch_function_impl  # noqa: F401
 from autojit.tensor import Tensor
 from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.state import set_grad, state

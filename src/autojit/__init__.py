@@ -82,7 +82,14 @@ def _find_cuda() -> None:
     find()
 
 
+def _find_meta() -> None:
+    from autojit.dispatch.meta_device import find
+
+    find()
+
+
 _look_for("cuda", _find_cuda)
+_look_for("meta", _find_meta)
 
 _MODULES = """
     _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda debug distributed

@@ -32,6 +32,12 @@ def test_what_is_set_is_set_in_autojit() -> None:
     del aj.of_a_test  # type: ignore[attr-defined]
 
 
+def test_a_function_stays_over_the_module_of_its_name() -> None:
+    with aj.torch_names() as torch:
+        module = importlib.import_module("torch.autograd.gradcheck")
+        assert torch.autograd.gradcheck is module.gradcheck is aj.autograd.gradcheck
+
+
 def test_missing_names_and_modules_are_said_in_torchs_words() -> None:
     with aj.torch_names() as torch:
         with pytest.raises(AttributeError, match="module 'torch' has no attribute 'nothing'"):

@@ -44,6 +44,7 @@ TABLES = {  # how many there are of other things that have such names
     "sparse/rules.py": 1,  # ops
     "dispatch/fast_paths.py": 1,  # ops
     "functions/scatter.py": 1,  # values of ``reduce=``
+    "functions/public_functions.py": 1,  # functions about the process
     "dispatch/inplace.py": 1,  # what NumPy computes into the memory itself
 }
 

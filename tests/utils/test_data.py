@@ -29,10 +29,15 @@ class Count(data.IterableDataset[int]):
         return iter(range(10)) if info is None else iter(range(info.id, 10, info.num_workers))
 
 
-@pytest.mark.parametrize("workers", [0, 1, 3])
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # from Python 3.12 on, of any fork
+
+
+@pytest.mark.parametrize(("workers", "kind"), [(0, None), (1, "thread"), (3, "thread"), (3, "fork")])
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_batches_cover_the_data_in_order(workers: int, drop_last: bool) -> None:
-    loader = data.DataLoader(Squares(11), batch_size=4, num_workers=workers, drop_last=drop_last)
+def test_batches_cover_the_data_in_order(workers: int, kind: str | None, drop_last: bool) -> None:
+    loader = data.DataLoader(
+        Squares(11), batch_size=4, num_workers=workers, drop_last=drop_last, multiprocessing_context=kind
+    )
     for _ in range(2):
         batches = list(loader)
         assert len(batches) == len(loader) == (2 if drop_last else 3)
@@ -63,7 +68,9 @@ def test_tensor_datasets_batch_like_their_items() -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_streams_are_split_by_worker(workers: int) -> None:
-    loader = data.DataLoader(Count(), batch_size=3, num_workers=workers)
+    loader = data.DataLoader(
+        Count(), batch_size=3, num_workers=workers, multiprocessing_context="thread" if workers else None
+    )
     assert sorted(int(n) for batch in loader for n in batch) == list(range(10))
 
 
@@ -77,7 +84,9 @@ def test_workers_pass_on_exceptions_and_can_be_abandoned() -> None:
     with pytest.raises(KeyError, match="item five"):
         list(data.DataLoader(Failing(9), batch_size=2, num_workers=2))
     started: list[int] = []
-    loader = data.DataLoader(Squares(100), num_workers=2, worker_init_fn=started.append)
+    loader = data.DataLoader(
+        Squares(100), num_workers=2, worker_init_fn=started.append, multiprocessing_context="thread"
+    )
     iterator = iter(loader)
     next(iterator)
     iterator.close()  # type: ignore[attr-defined]  # a generator

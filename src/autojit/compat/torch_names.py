@@ -58,6 +58,7 @@ class _Same(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self._spec
+        _name_hidden_modules(module.__name__)
 
 
 class TorchFinder(MetaPathFinder):
@@ -78,6 +79,18 @@ class TorchFinder(MetaPathFinder):
         if module is None:
             return None  # the import system says that there is none
         return ModuleSpec(fullname, _Same(module), is_package=hasattr(module, "__path__"))
+
+
+def _name_hidden_modules(package: str) -> None:
+    """Know modules of a package that a function of the same name hides: importing one would put it over the function.
+
+    Such is ``torch.autograd.gradcheck``, which is a module in an import and the function everywhere else.
+    """
+    start = f"{package}."
+    for name in [name for name in sys.modules if name.startswith(start) and "." not in name[len(start) :]]:
+        child = name[len(start) :]
+        if getattr(sys.modules[package], child, None) is not sys.modules[name]:
+            sys.modules[_THEIRS + name.removeprefix(_OURS)] = sys.modules[name]
 
 
 def _counterpart(name: str) -> ModuleType | None:

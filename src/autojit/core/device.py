@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import wraps
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from autojit.core.errors import ArgumentKindError, DeviceError
 
 if TYPE_CHECKING:
     from autojit.core.device_array import Space
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _KINDS = ("cpu", "cuda", "meta")
 _finders: dict[str, Callable[[], object]] = {}  # of the kinds that are looked for when somebody asks for them
@@ -93,12 +96,50 @@ def set_current_index(kind: str, index: int) -> int:
     return before
 
 
-@dataclass(frozen=True, slots=True)
 class Device:
-    """A device kind and an ordinal, written ``cpu`` or ``cuda:0``."""
+    """A device kind and an ordinal, written ``cpu`` or ``cuda:0``; ``autojit.device`` is this class.
 
+    Made of text, of text and an ordinal, of an ordinal alone (a CUDA device) or of a device.
+
+    >>> Device("cuda:1").index, Device("cuda", 0) == Device("cuda:0"), Device("cpu:0")
+    (1, True, device(type='cpu'))
+    """
+
+    __slots__ = ("index", "type")
     type: str
-    index: int | None = None
+    index: int | None
+
+    def __new__(cls, type: str | Device | int, index: int | None = None) -> Device:
+        """The device that is meant.
+
+        Raises:
+            TypeError: the argument is neither text, a number nor a device.
+            RuntimeError: there is no such kind.
+        """
+        if isinstance(type, Device):
+            return type
+        kind, index = ("cuda", type) if isinstance(type, int) else _parsed(type, index)
+        if kind in _single:
+            return _single[kind]
+        made = object.__new__(cls)
+        object.__setattr__(made, "type", kind)
+        object.__setattr__(made, "index", index)
+        return made
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"attribute {name!r} of 'autojit.device' objects is not writable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"attribute {name!r} of 'autojit.device' objects is not writable")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Device) and (self.type, self.index) == (other.type, other.index))
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Device, (self.type, self.index)
 
     def __enter__(self) -> Device:
         """New tensors are on this device, until the block ends, when none is given."""
@@ -107,6 +148,16 @@ class Device:
 
     def __exit__(self, *error: object) -> None:
         _places.pop()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function with its body in a ``with`` block of this device."""
+
+        @wraps(function)
+        def placed(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return function(*args, **kwargs)
+
+        return placed
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
@@ -117,7 +168,21 @@ class Device:
         return f"device(type='{self.type}', index={self.index})"
 
 
+def _parsed(spec: object, index: int | None) -> tuple[str, int | None]:
+    if not isinstance(spec, str):
+        raise ArgumentKindError(f"device(): argument 'type' (position 1) must be str, not {type(spec).__name__}")
+    kind, _, ordinal = spec.partition(":")
+    if (kind not in _KINDS and kind not in _spaces) or (ordinal and not ordinal.isdigit()):
+        raise DeviceError(f"Expected one of {', '.join(_KINDS)} device type at start of device string: {spec}")
+    return kind, int(ordinal) if ordinal else index
+
+
+_single: dict[str, Device] = {}  # kinds of which there is one device, without an ordinal
+device = Device
 CPU = Device("cpu")
+META = Device("meta")
+"""Of tensors without elements: `dispatch.meta_device`."""
+_single.update(cpu=CPU, meta=META)
 DeviceLike = Device | str | int | None
 """What says where a new tensor is."""
 _places: list[Device] = [CPU]  # the last one is where tensors are that are made without a device
@@ -131,28 +196,6 @@ def default_device() -> Device:
 def set_default_device(place: Device | None) -> None:
     """Choose it, for what no ``with device(..)`` block says otherwise; None means the CPU."""
     _places[0] = CPU if place is None else place
-
-
-def device(spec: str | Device | int, index: int | None = None) -> Device:
-    """Parse a device: ``device("cuda:0")``, ``device("cpu")``, ``device("cuda", 0)``.
-
-    >>> device("cuda:1").index
-    1
-    """
-    if isinstance(spec, Device):
-        return spec
-    if isinstance(spec, int):
-        return Device("cuda", spec)
-    if not isinstance(spec, str):
-        raise ArgumentKindError(f"device(): argument 'type' (position 1) must be str, not {type(spec).__name__}")
-    kind, _, ordinal = spec.partition(":")
-    if (kind not in _KINDS and kind not in _spaces) or (ordinal and not ordinal.isdigit()):
-        raise DeviceError(f"Expected one of {', '.join(_KINDS)} device type at start of device string: {spec}")
-    if ordinal:
-        index = int(ordinal)
-    if kind == "cpu":
-        return CPU
-    return Device(kind, index)
 
 
 def require_available(target: Device) -> Device:
@@ -195,4 +238,5 @@ _FIX = "pass device='cpu'; without a GPU, AUTOJIT_CUDA=emulate in the environmen
 
 def with_index(place: Device) -> Device:
     """The device with its ordinal: one besides the CPU that is named without it is the thread's current one."""
-    return place if place == CPU or place.index is not None else Device(place.type, current_index(place.type))
+    is_full = place.index is not None or place.type in _single
+    return place if is_full else Device(place.type, current_index(place.type))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast, final
 
 import numpy as np
 
-from autojit.core.device import Device
+from autojit.core.device import META, Device
 from autojit.core.reference_counts import ARGUMENTS_ARE_COUNTED
 
 if TYPE_CHECKING:
@@ -112,6 +112,11 @@ class DeviceArray(Unreadable):
     def __init__(self, layout: NDArray[Any], space: Space) -> None:
         self.layout = layout
         self.space = space
+
+    @property
+    def has_no_elements(self) -> bool:
+        """Whether it is on the device ``meta``."""
+        return self.space.device == META
 
     def _refusal(self) -> str:
         return f"the elements are on {self.space.device}; copy them to host memory first: x.cpu()"

@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
-from typing import TextIO
 
 import autojit as aj
 from autojit.cache import CacheStats
 from autojit.demo.training import Run
 
-_BAR_CELLS = 32
-_REDRAW_S = 0.1
-
 
 class Progress:
-    """A bar that redraws itself on a terminal; elsewhere only its last line is written."""
+    """A bar over the steps of a training, with its loss."""
 
-    def __init__(self, label: str, total: int, stream: TextIO | None = None) -> None:
-        self.label = label
-        self.total = total
-        self.stream = stream or sys.stderr
-        self._drawn_at = 0.0
+    def __init__(self, label: str, total: int) -> None:
+        self._bar = aj.utils.progress(desc=label, total=total)
 
     def __call__(self, done: int, loss: float) -> None:
-        now = time.monotonic()
-        is_last = done == self.total
-        if not is_last and (not self.stream.isatty() or now - self._drawn_at < _REDRAW_S):
-            return
-        self._drawn_at = now
-        cells = _BAR_CELLS * done // self.total
-        bar = "#" * cells + "." * (_BAR_CELLS - cells)
-        end = "\n" if is_last else ""
-        start = "\r" if self.stream.isatty() else ""
-        self.stream.write(f"{start}{self.label:<9}[{bar}] {done}/{self.total}  loss {loss:.4f}{end}")
-        self.stream.flush()
+        self._bar.set_postfix(loss=f"{loss:.4f}", refresh=False)
+        self._bar.update(done - self._bar.n)
+        if done == self._bar.total:
+            self._bar.close()
 
 
 def duration(elapsed_s: float) -> str:

@@ -35,14 +35,18 @@ def apply_elsewhere(op: Op, operands: Sequence[Tensor]) -> Any:
     Raises:
         DeviceError: they are on several devices.
     """
+    for t in operands:
+        if type(getattr(t, "_array", None)) is not np.ndarray:
+            break
+    else:
+        if operands and not op.moves:  # the most frequent case, and the one that should cost nothing: 0.3 us
+            return _apply_on_the_cpu(op, operands)
     space = _space_of(operands)
     if space is not None and not (op.moves or op.spans_devices):
         here = [t._array for t in operands]
         return completed(op, operands, _computed(op, operands, here, space))
     types = types_of(operands)
     arrays = [t._array for t in operands]
-    if arrays and all(type(array) is np.ndarray for array in arrays) and not op.moves:
-        return _apply_on_the_cpu(op, operands)
     if any(type(array) is ElsewhereArray for array in arrays):
         return ports.sparse.apply(op, operands)
     if any(array is None for array in arrays):
@@ -76,11 +80,12 @@ def _place(op: Op, types: Sequence[TensorType]) -> Device:
 
 
 def _apply_on_the_cpu(op: Op, operands: Sequence[Tensor]) -> Any:
-    before, state.divert = state.divert, None
+    now = state.__dict__
+    before, now["divert"] = now["divert"], None
     try:
         return apply(op, *operands)
     finally:
-        state.divert = before
+        now["divert"] = before
 
 
 def _moved(array: Array, target: Device) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autojit.core.device_array import host_copy, is_concrete
+from autojit.core.device_array import DeviceArray, host_copy, is_concrete
 from autojit.core.dtypes import int64
 from autojit.core.sizes import is_counted
 from autojit.dispatch.dispatch import apply, number
@@ -19,8 +19,12 @@ _PARTS = {1: "rows", 2: "matrices"}
 
 
 def is_known(x: Tensor) -> bool:
-    """Whether the elements can be looked at: outside of captured steps and of layers. A device is waited for."""
-    return is_concrete(x._array) and computes_at_once()
+    """Whether the elements can be looked at: outside of captured steps and of layers, of what is not on ``meta``.
+
+    A device is waited for.
+    """
+    array = x._array
+    return is_concrete(array) and computes_at_once() and not (type(array) is DeviceArray and array.has_no_elements)
 
 
 def require(

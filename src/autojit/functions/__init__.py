@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-import autojit.dispatch.fast_paths  # noqa: F401 (large arrays in eager mode)
+import autojit.dispatch.fast_paths
 from autojit.core.top_level import TOP_LEVEL
 from autojit.dispatch.declared import declaration_of
 from autojit.functions import index
@@ -37,6 +37,7 @@ def public_value(module: ModuleType, name: str) -> Any:
 
 
 FUNCTIONS = attach()
+import autojit.functions.public_functions  # noqa: E402, F401 (who may override them)
 
 
 class _Package(ModuleType):

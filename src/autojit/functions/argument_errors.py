@@ -18,6 +18,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentKindError, CompileError, TraceError, out_of_memory
 from autojit.core.source import here, relay
 from autojit.core.tracebacks import trim
+from autojit.functions.overridable import overridden
 from autojit.functions.refused_dtypes import refuse_kinds, refused_kinds
 from autojit.tensor.tensor import Tensor
 
@@ -46,7 +47,8 @@ def with_argument_errors(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*arguments, **options)
         except Exception as error:
-            _report(function, arguments, options, error)
+            if (redone := _report(function, arguments, options, error)) is not None:
+                return redone[0]
             raise
 
     if refused_kinds(function):
@@ -65,7 +67,8 @@ def _refusing(function: Callable[..., Any], kinds: frozenset[str]) -> Callable[.
             refuse_kinds(arguments[0] if arguments else options.get("input"), name, kinds)
             return function(*arguments, **options)
         except Exception as error:
-            _report(function, arguments, options, error)
+            if (redone := _report(function, arguments, options, error)) is not None:
+                return redone[0]
             raise
 
     relay(called)
@@ -74,11 +77,13 @@ def _refusing(function: Callable[..., Any], kinds: frozenset[str]) -> Callable[.
 
 def _report(
     function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any], error: Exception
-) -> None:
-    raise_for_kinds(function, arguments, options, error)
+) -> tuple[Any] | None:
+    if (redone := raise_for_kinds(function, arguments, options, error)) is not None:
+        return redone
     trim(error)
     if isinstance(error, MemoryError):
         raise out_of_memory(error) from None
+    return None
 
 
 def name_arguments_in_errors(namespace: dict[str, Any], names: Iterable[str]) -> None:
@@ -96,21 +101,26 @@ def name_arguments_in_errors(namespace: dict[str, Any], names: Iterable[str]) ->
 
 def raise_for_kinds(
     function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any], error: Exception
-) -> None:
-    """Raise for the first argument of a failed call that is not of its parameter's kind; return if there is none."""
+) -> tuple[Any] | None:
+    """Raise for the first argument of a failed call that is not of its parameter's kind; return if there is none.
+
+    If the call failed over an operand whose class overrides it, what that makes of it is returned, in a tuple.
+    """
     if isinstance(error, TraceError | CompileError):
-        return
+        return None
+    if (redone := overridden(function, arguments, options)) is not None:
+        return redone
     try:
         given = inspect.signature(function).bind(*arguments, **options).arguments
     except TypeError:  # the failure is that the arguments do not match the parameters
-        return
+        return None
     parameters = inspect.signature(function).parameters
     for place, (name, value) in enumerate(given.items(), 1):
         kind = parameters[name].annotation
         if parameters[name].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             if isinstance(error, AttributeError) and any(item is None for item in value):
                 raise ArgumentKindError(f"{function.__name__}(): an operand in '{name}' is None") from error
-            return
+            return None
         if isinstance(kind, str) and not _fits(value, kind):
             at = f" (position {place})" if parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY else ""
             facts = {other: t for other, t in given.items() if isinstance(t, Tensor)}
@@ -119,6 +129,7 @@ def raise_for_kinds(
                 facts | {"at": f"{here()}, calling {function.__name__}()"},
                 f"pass {name} as {_described(kind)}",
             ) from error
+    return None
 
 
 def _described(kind: str) -> str:

@@ -124,7 +124,8 @@ def _converting(function: F, precision: Callable[..., Any]) -> F:
                 return function(*arguments, **options)
             return precision(state.autocast, function, *arguments, **options)
         except Exception as error:
-            raise_for_kinds(function, arguments, options, error)
+            if (redone := raise_for_kinds(function, arguments, options, error)) is not None:
+                return redone[0]
             raise
 
     relay(call)

@@ -74,7 +74,7 @@ def reduce_ex(self: Tensor, protocol: SupportsIndex) -> tuple[Any, ...]:
     """How a tensor is pickled: its elements and whether it requires gradients; history and hooks are left behind."""
     warn_of_hooks(self)
     place = type_of(self).device
-    return _rebuild, (np.array(array_of(self)), wants_grad(self), *(() if place == CPU else (str(place),)))
+    return rebuilt, (np.array(array_of(self)), wants_grad(self), *(() if place == CPU else (str(place),)))
 
 
 def warn_of_hooks(t: Tensor) -> None:
@@ -88,7 +88,8 @@ def warn_of_hooks(t: Tensor) -> None:
             )
 
 
-def _rebuild(array: NDArray[Any], requires_grad: bool, place: str = "cpu") -> Tensor:
+def rebuilt(array: NDArray[Any], requires_grad: bool, place: str = "cpu") -> Tensor:
+    """A tensor from its pickle."""
     made = placed(wrap(array), where_to(place))
     made._requires_grad = requires_grad
     return made

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from autojit.core.device import Device, DeviceLike, is_cpu_alone, require_available, with_index
+from autojit.core.device import META, Device, DeviceLike, is_cpu_alone, require_available, with_index
 from autojit.core.device_array import first_address, host_copy, layout_in_memory
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import DeviceError, TraceError, UsageError
@@ -20,7 +20,9 @@ from autojit.dispatch.on_device import placed, where_to
 from autojit.dispatch.promotion import cast_to
 from autojit.functions.elementwise import clone
 from autojit.history.op_node import rename_node
-from autojit.history.recording import wants_grad
+from autojit.history.recording import shows_grad, wants_grad
+from autojit.ir.op import bind
+from autojit.ops.shape import Reshape
 from autojit.tensor.memory_orders import has_steps, order_of, places_of, seen_through
 from autojit.tensor.state import computes_at_once, quietly, state
 from autojit.tensor.tensor import T, Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
@@ -183,7 +185,7 @@ def _without_memory(t: Tensor) -> TraceError:
 def data_ptr(self: Tensor) -> int:
     """The address of the first element; in a capture, one that tells alike which tensors share memory."""
     if self._array is not None:
-        return first_address(self._array)
+        return 0 if type_of(self).device == META else first_address(self._array)
     if state.trace is None:
         return first_address(_concrete(self))
     storage = storage_of(self)
@@ -212,8 +214,8 @@ class UntypedStorage:
             state.trace.asked_memory(self._owner, what, always)
 
     def data_ptr(self) -> int:
-        """The address of the first byte."""
-        return first_address(self._array)
+        """The address of the first byte; 0 on ``meta``."""
+        return 0 if self.device == META else first_address(self._array)
 
     def nbytes(self) -> int:
         """The number of bytes."""
@@ -321,7 +323,12 @@ def itemsize(self: Tensor) -> int:
 
 
 def as_subclass(self: Tensor, cls: type[T]) -> T:
-    """The same tensor, history included, as an object of a subclass."""
+    """The same tensor, history included, as an object of a subclass; gradients of it reach a leaf that it shows."""
+    if self._grad_fn is None and state.grad_enabled and shows_grad(self):
+        shown: Any = rename_node(bind(Reshape(type_of(self).shape), self), "AliasBackward0")
+        shown.__class__ = cls
+        found: T = shown
+        return found
     made = alias(self, cls)
     made._requires_grad = wants_grad(self)
     made._grad_fn, made._output_nr, made._accumulator = self._grad_fn, self._output_nr, self._accumulator

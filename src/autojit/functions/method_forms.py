@@ -104,7 +104,9 @@ def with_numpy_names(function: F) -> F:
             options = in_our_names(options, taken)
             return function(*arguments, **options)
         except Exception as error:
-            raise_for_kinds(function, arguments, _by_name(options, dim, keepdim), error)
+            redone = raise_for_kinds(function, arguments, _by_name(options, dim, keepdim), error)
+            if redone is not None:
+                return redone[0]
             raise
 
     stand_in(numpy_named)

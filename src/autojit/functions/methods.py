@@ -23,6 +23,7 @@ from autojit.functions import (
     new_methods,
     operators,
     other_memory,
+    overridable,
     random,
 )
 from autojit.functions import counted as functions_counted
@@ -202,9 +203,12 @@ def attach() -> dict[str, Callable[..., Any]]:
     attached |= {"__repr__": _text, "__str__": _text}
     for module in (
         conversion, dispatch, exchange, factories, gradients, operators, random, memory, other_memory, copying,
-        legacy, layouts,
+        legacy, layouts, overridable,
     ):  # fmt: skip
-        attached |= {name: method_of(method) for name, method in module.METHODS.items()}
+        attached |= {
+            name: method if isinstance(method, classmethod) else method_of(method)
+            for name, method in module.METHODS.items()
+        }
     for name, method in attached.items():
         setattr(Tensor, name, method)
     for name in gradients.PERMANENT:

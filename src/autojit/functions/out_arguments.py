@@ -52,7 +52,8 @@ def with_out(function: F, out: Out = PLAIN_OUT) -> F:
             try:
                 return function(input) if out is None else _into(out, rule, function, (input,), {})
             except Exception as error:
-                raise_for_kinds(function, (input,), {}, error)
+                if (redone := raise_for_kinds(function, (input,), {}, error)) is not None:
+                    return redone[0]
                 raise
 
         return called_like(function, of_one)
@@ -63,7 +64,8 @@ def with_out(function: F, out: Out = PLAIN_OUT) -> F:
             try:
                 return function(input, other) if out is None else _into(out, rule, function, (input, other), {})
             except Exception as error:
-                raise_for_kinds(function, (input, other), {}, error)
+                if (redone := raise_for_kinds(function, (input, other), {}, error)) is not None:
+                    return redone[0]
                 raise
 
         return called_like(function, of_two)
@@ -78,7 +80,8 @@ def with_out(function: F, out: Out = PLAIN_OUT) -> F:
                 return function(*arguments, **options)
             return _into(out, rule, function, arguments, options)
         except Exception as error:
-            raise_for_kinds(function, arguments, options, error)
+            if (redone := raise_for_kinds(function, arguments, options, error)) is not None:
+                return redone[0]
             raise
 
     stand_in(taking_out)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
-from autojit.core.device import CPU, Device, DeviceLike, require_available, space_at, with_index
+from autojit.core.device import CPU, META, Device, DeviceLike, require_available, space_at, with_index
 from autojit.core.device import device as parsed
 from autojit.core.device_array import host_copy, layout_in_memory, on_layout
 from autojit.core.dtypes import DType, bool_, default_dtype, float32, float64, int64
@@ -91,6 +91,8 @@ class Generator:
 
     def _take(self, words: int, place: Device = CPU) -> Tensor:
         """The key for a draw of ``words`` 32-bit words on a device; the state moves on."""
+        if place == META:  # draws nothing
+            return wrap(space_at(META).allocate((2,), np.int64))
         blocks = draws.blocks_of(words)
         if state.trace is None:
             state.drawn += 1
@@ -137,14 +139,19 @@ def set_rng_state(new_state: Tensor) -> None:
 
 def key_for(words: int, place: Device) -> Tensor:
     """A key of the default generator for a draw of so many 32-bit words on a device, for ops that draw themselves."""
-    return _at(place, default_generator._take(words))
+    return _at(place, _key(None, words, place))
+
+
+def _key(generator: Generator | None, words: int, place: Device) -> Tensor:
+    """A key on the host for a draw on a device; on ``meta``, where nothing is drawn, one that is there."""
+    return (generator or default_generator)._take(words, place if place == META else CPU)
 
 
 def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
     if dtype.is_complex:
         both = _uniform((*shape, 2), dtype.to_real(), generator, place)
         return both.select(-1, 0) + both.select(-1, 1) * 1j
-    key = (generator or default_generator)._take(prod(shape) * draws.words_per_uniform(dtype))
+    key = _key(generator, prod(shape) * draws.words_per_uniform(dtype), place)
     found = _by_kernel("uniform_like", key, shape, dtype, place)
     return draws.uniform(_at(place, key), tuple(shape), dtype) if found is None else found
 
@@ -153,7 +160,7 @@ def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None, pla
     if dtype.is_complex:
         both = mul(_normal((*shape, 2), dtype.to_real(), generator, place), 0.5**0.5)
         return both.select(-1, 0) + both.select(-1, 1) * 1j
-    key = (generator or default_generator)._take(prod(shape) * draws.words_per_normal(dtype))
+    key = _key(generator, prod(shape) * draws.words_per_normal(dtype), place)
     found = _by_kernel("normal_like", key, shape, dtype, place)
     return draws.normal(_at(place, key), tuple(shape), dtype) if found is None else found
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autojit.core.ports import ports
 
-if TYPE_CHECKING:
-    from autojit.jit.function import JitFunction
 
-
-def export(self: JitFunction, path: str | os.PathLike[str], *args: object, **kwargs: object) -> Any:
+def export(self: Any, path: str | os.PathLike[str], *args: object, **kwargs: object) -> Any:
     """Write the step to a library that needs no Python: ``path.so``, and ``.h``, ``.json``, ``_numpy.py`` beside it.
 
     For these arguments, which do not run; without any, the step captured last. See ``autojit.export``.

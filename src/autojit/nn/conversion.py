@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import autojit as aj
+from autojit.core.device import META
+from autojit.core.errors import UnsupportedError
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch
@@ -75,6 +77,12 @@ class ConversionMixin:
             cast = dtype if tensor.is_floating_point() or tensor.is_complex() else None
             if device is None:
                 return tensor if cast is None else tensor.to(cast)
+            if tensor.is_meta and device != META:
+                raise UnsupportedError(
+                    "Cannot copy out of meta tensor; no data! Please use autojit.nn.Module.to_empty() instead of "
+                    "autojit.nn.Module.to() when moving module from meta to a different device.",
+                    fix=f"module.to_empty(device={str(device)!r}), then initialise it or load a state_dict",
+                )
             return tensor.to(device) if cast is None else tensor.to(device, cast)
 
         return self._apply(convert)

@@ -12,6 +12,7 @@ import autojit as aj
 from autojit.core.user_warnings import warn
 from autojit.functions.exchange import is_foreign_array
 from autojit.nn.hooks import RemovableHandle, add_hook
+from autojit.nn.key_hints import key_hints
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch
@@ -222,7 +223,10 @@ class StateDictMixin:
             errors = _key_errors(missing, unexpected) + errors
         if errors:
             listed = "\n\t".join(errors)
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
+            error = RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
+            for hint in key_hints(missing, unexpected):
+                error.add_note(hint)
+            raise error
         bump_guard_epoch()
         return IncompatibleKeys(missing, unexpected)
 
@@ -273,6 +277,13 @@ def _load_tensor(module: Module, name: str, target: Tensor, key: str, value: Any
             f"the shape in current model is {_size(target)}."
         )
     if not assign:
+        if target.is_meta and not value.is_meta:
+            warn(
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current "
+                "model, which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary "
+                "to their corresponding key in the module instead of copying them in place?)",
+                UserWarning,
+            )
         with aj.no_grad():
             target.copy_(value)
     elif isinstance(target, Parameter):

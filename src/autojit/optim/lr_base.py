@@ -22,6 +22,11 @@ from autojit.tensor import Tensor
 from autojit.tensor.state import state
 
 T = TypeVar("T")
+_SEE = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
+EPOCH_GIVEN = (
+    "The epoch parameter in `scheduler.step()` is deprecated: call `scheduler.step()` without it. Where the schedule "
+    "has a closed form, a given epoch uses that instead of the chainable form."
+)
 LrFunction = Callable[[int], float]
 
 
@@ -45,7 +50,7 @@ def per_group(optimizer: Optimizer, value: T | Sequence[T], refusal: str) -> lis
     values: list[Any] = list(value) if isinstance(value, list | tuple) else [value] * count
     if len(values) != count:
         raise ValueError(refusal.format(count, len(values)))
-    return values
+    return [value_of(one) for one in values]
 
 
 def _after_captured_steps(step: Callable[..., None]) -> Callable[..., None]:
@@ -78,6 +83,11 @@ class LRScheduler:
         [0.5]
     """
 
+    # what belongs to this run of the optimiser, and so is no state to save
+    __slots__ = ("__dict__", "__weakref__", "_optimizer_calls", "_optimizer_step")
+    _optimizer_calls: int
+    _optimizer_step: object
+
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
@@ -102,6 +112,7 @@ class LRScheduler:
 
     def _initial_step(self) -> None:
         self._optimizer_calls = self.optimizer._step_calls
+        self._optimizer_step = vars(self.optimizer).get("step")
         self._step_count = 0
         self._is_initial = True
         self.step()
@@ -109,7 +120,7 @@ class LRScheduler:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimiser; functions are kept only when they are objects with their own state."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "_optimizer_calls")}
+        return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what ``state_dict`` returned."""
@@ -133,6 +144,12 @@ class LRScheduler:
         """Go on to the next epoch (or, where a closed form exists, to the given one) and set the learning rates."""
         self._warn_about_order()
         self._step_count += 1
+        if epoch is not None:
+            warn(EPOCH_GIVEN, UserWarning)
+        self._go_to(epoch)
+
+    def _go_to(self, epoch: int | None) -> None:
+        """Set what the next epoch, or the given one, asks for."""
         self._get_lr_called_within_step = True
         try:
             if epoch is None:
@@ -154,11 +171,17 @@ class LRScheduler:
     def _warn_about_order(self) -> None:
         if self._step_count != 1 or self._is_initial or self.optimizer._is_captured:
             return
-        if self.optimizer._step_calls == self._optimizer_calls:
+        if vars(self.optimizer).get("step") is not self._optimizer_step:
+            warn(
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization, so it "
+                f"cannot be told whether it is called before `lr_scheduler.step()`, as it should. {_SEE}",
+                UserWarning,
+            )
+        elif self.optimizer._step_calls == self._optimizer_calls:
             warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. You should call them in the "
                 "opposite order: `optimizer.step()` before `lr_scheduler.step()`; otherwise the first value of the "
-                "schedule is skipped.",
+                f"schedule is skipped. {_SEE}",
                 UserWarning,
             )
 

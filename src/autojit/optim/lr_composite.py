@@ -7,8 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, SupportsFloat
 
+from autojit.core.user_warnings import warn
 from autojit.optim.given import refuse
-from autojit.optim.lr_base import LRScheduler, per_group, set_value, value_of
+from autojit.optim.lr_base import EPOCH_GIVEN, LRScheduler, per_group, set_value, value_of
 from autojit.optim.optimizer import Optimizer
 
 
@@ -66,10 +67,10 @@ class SequentialLR(_Composite):
         # the schedules took their first step when they were made: undo all of them, then redo the first's
         for group in optimizer.param_groups:
             set_value(group, "lr", group["initial_lr"])
-        for schedule in self._schedulers:
-            schedule.last_epoch -= 1
-        self._schedulers[0]._initial_step()
-        self._last_lr = schedulers[0].get_last_lr()
+        _take_back(self)
+        first = self._schedulers[bisect.bisect_right(self._milestones, 0)]
+        first._initial_step()
+        self._last_lr = first.get_last_lr()
 
     def step(self, epoch: int | None = None) -> None:
         """Let the schedule in charge take its next step."""
@@ -77,10 +78,19 @@ class SequentialLR(_Composite):
         place = bisect.bisect_right(self._milestones, self.last_epoch)
         schedule = self._schedulers[place]
         if place > 0 and self._milestones[place - 1] == self.last_epoch:
-            schedule.step(0)
+            schedule._go_to(0)
         else:
             schedule.step()
         self._last_lr = schedule.get_last_lr()
+
+
+def _take_back(schedule: LRScheduler) -> None:
+    """Undo the step that a schedule, or each of which it is made, took when it was made."""
+    if isinstance(schedule, _Composite):
+        for part in schedule._schedulers:
+            _take_back(part)
+    else:
+        schedule.last_epoch -= 1
 
 
 class ChainedScheduler(_Composite):
@@ -151,6 +161,8 @@ class ReduceLROnPlateau(LRScheduler):
     def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:
         """Take notice of the metric of an epoch."""
         current = float(metrics)
+        if epoch is not None:
+            warn(EPOCH_GIVEN, UserWarning)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(current, self.best):
             self.best = current
@@ -167,7 +179,17 @@ class ReduceLROnPlateau(LRScheduler):
         self._last_lr = self._current()
 
     def _reduce_lr(self) -> None:
-        for group, lowest in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+        groups = self.optimizer.param_groups
+        if len(groups) != len(self.min_lrs):
+            if self.default_min_lr is None:
+                raise RuntimeError(
+                    f"The number of param groups in the `optimizer` ({len(groups)}) differs from when "
+                    f"`ReduceLROnPlateau` was initialized ({len(self.min_lrs)}), usually due to a new param group "
+                    "being added to the optimizer. Please modify the `min_lrs` field to match the length of the "
+                    "`optimizer` param groups."
+                )
+            self.min_lrs = [self.default_min_lr] * len(groups)
+        for group, lowest in zip(groups, self.min_lrs, strict=True):
             old = value_of(group["lr"])
             new = max(old * self.factor, lowest)
             if old - new > self.eps:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from types import FunctionType
+from typing import Any, Literal, TypedDict
 
 from autojit.optim.given import refuse
 from autojit.optim.lr_base import LRScheduler, per_group, set_value
@@ -75,6 +77,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.last_epoch = math.floor(epoch)
         self._set(self.get_lr())
 
+    def _go_to(self, epoch: int | None) -> None:
+        self.step(epoch)
+
     def _place(self, epoch: float) -> None:
         """In which cycle an epoch is, and where."""
         refuse(epoch < 0, "Expected non-negative epoch, but got {}", epoch)
@@ -86,6 +91,12 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             cycle = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
             self.T_cur = epoch - self.T_0 * (self.T_mult**cycle - 1) / (self.T_mult - 1)
             self.T_i = self.T_0 * self.T_mult**cycle
+
+
+_HEIGHTS: dict[str, Callable[[float], float]] = {
+    "triangular": lambda cycle: 1.0,
+    "triangular2": lambda cycle: 1 / (2.0 ** (cycle - 1)),
+}  # by mode
 
 
 class CyclicLR(LRScheduler):
@@ -119,8 +130,9 @@ class CyclicLR(LRScheduler):
         self.step_ratio = step_size_up / self.total_size
         self.mode = mode
         self.gamma = gamma
-        self._scale_fn = scale_fn
-        self.scale_mode = scale_mode if scale_fn is not None else "iterations" if mode == "exp_range" else "cycle"
+        self._scale_fn_custom = scale_fn
+        self.scale_mode = scale_mode
+        self._choose_scale()
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
             self.use_beta1 = _uses_beta1(optimizer)
@@ -131,13 +143,15 @@ class CyclicLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
         self.base_lrs = first_lrs
 
+    def _choose_scale(self) -> None:
+        """What ``mode`` means, where no function was given."""
+        if self._scale_fn_custom is None:
+            self._scale_fn_ref = partial(pow, self.gamma) if self.mode == "exp_range" else _HEIGHTS[self.mode]
+            self.scale_mode = "iterations" if self.mode == "exp_range" else "cycle"
+
     def scale_fn(self, x: float) -> float:
         """The height of the triangle at a cycle or iteration (``scale_mode``)."""
-        if self._scale_fn is not None:
-            return self._scale_fn(x)
-        if self.mode == "triangular":
-            return 1.0
-        return 1 / (2.0 ** (x - 1)) if self.mode == "triangular2" else float(self.gamma**x)
+        return float((self._scale_fn_custom or self._scale_fn_ref)(x))
 
     def get_lr(self) -> list[Any]:
         cycle = math.floor(1 + self.last_epoch / self.total_size)
@@ -152,12 +166,23 @@ class CyclicLR(LRScheduler):
         return [low + (high - low) * height * scale for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
+        """A function has no state to save: give the same one again; a callable object gives its attributes."""
         state = super().state_dict()
-        state.pop("_scale_fn")  # functions are not saved: give the same one again
+        state.pop("_scale_fn_ref", None)
+        given = state["_scale_fn_custom"]
+        state["_scale_fn_custom"] = None if given is None or isinstance(given, FunctionType) else dict(vars(given))
         return state
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        state = dict(state_dict)
+        saved = state.pop("_scale_fn_custom", None)
+        super().load_state_dict(state)
+        if saved is not None:
+            vars(self._scale_fn_custom).update(saved)
+        self._choose_scale()
 
-class _Phase(NamedTuple):
+
+class _Phase(TypedDict):
     """One stretch of the one-cycle schedule: where it ends, and between which group options it interpolates."""
 
     end_step: float
@@ -193,7 +218,7 @@ class OneCycleLR(LRScheduler):
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         self._anneal_func_type = anneal_strategy
-        self._phases = _phases(self.total_steps, pct_start, three_phase)
+        self._schedule_phases = _phases(self.total_steps, pct_start, three_phase)
         self.cycle_momentum = cycle_momentum
         if last_epoch == -1:
             for group, high in zip(optimizer.param_groups, _for_groups(optimizer, max_lr, "max_lr"), strict=True):
@@ -208,26 +233,35 @@ class OneCycleLR(LRScheduler):
                 _begin_momentum(optimizer, lows, highs, self.use_beta1)
         super().__init__(optimizer, last_epoch)
 
+    @staticmethod
+    def _annealing_cos(start: float, end: float, pct: float) -> float:
+        return end + (start - end) / 2.0 * (math.cos(math.pi * pct) + 1)
+
+    @staticmethod
+    def _annealing_linear(start: float, end: float, pct: float) -> float:
+        return (end - start) * pct + start
+
     def _between(self, start: float, end: float, share: float) -> float:
-        if self._anneal_func_type == "cos":
-            return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
-        return (end - start) * share + start
+        kind: str | None = getattr(self, "_anneal_func_type", None)
+        if kind is None:  # the state of an old version, which had the function itself
+            return float(vars(self)["anneal_func"](start, end, share))
+        return self._annealing_cos(start, end, share) if kind == "cos" else self._annealing_linear(start, end, share)
 
     def get_lr(self) -> list[Any]:
         step = self.last_epoch
         if step > self.total_steps:
             raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
         begin = 0.0
-        for phase in self._phases:
-            if step <= phase.end_step or phase is self._phases[-1]:
+        for phase in self._schedule_phases:
+            if step <= phase["end_step"] or phase is self._schedule_phases[-1]:
                 break
-            begin = phase.end_step
-        share = (step - begin) / (phase.end_step - begin)
+            begin = phase["end_step"]
+        share = (step - begin) / (phase["end_step"] - begin)
         found = []
         for group in self.optimizer.param_groups:
-            found.append(self._between(group[phase.start_lr], group[phase.end_lr], share))
+            found.append(self._between(group[phase["start_lr"]], group[phase["end_lr"]], share))
             if self.cycle_momentum:
-                momentum = self._between(group[phase.start_momentum], group[phase.end_momentum], share)
+                momentum = self._between(group[phase["start_momentum"]], group[phase["end_momentum"]], share)
                 _set_momentum(group, momentum, self.use_beta1)
         return found
 
@@ -247,12 +281,22 @@ def _total_steps(total_steps: int | None, epochs: int | None, steps_per_epoch: i
 
 
 def _phases(total_steps: int, pct_start: float, three_phase: bool) -> list[_Phase]:
-    rise = _Phase(pct_start * total_steps - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum")
+    rise_end, last = pct_start * total_steps - 1, float(total_steps - 1)
+    rise = _phase(rise_end, "initial_lr", "max_lr", "max_momentum", "base_momentum")
     if not three_phase:
-        return [rise, _Phase(total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")]
-    fall_end = 2 * pct_start * total_steps - 2
+        return [rise, _phase(last, "max_lr", "min_lr", "base_momentum", "max_momentum")]
     return [
         rise,
-        _Phase(fall_end, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
-        _Phase(total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
+        _phase(2 * pct_start * total_steps - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+        _phase(last, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
     ]
+
+
+def _phase(end_step: float, start_lr: str, end_lr: str, start_momentum: str, end_momentum: str) -> _Phase:
+    return {
+        "end_step": end_step,
+        "start_lr": start_lr,
+        "end_lr": end_lr,
+        "start_momentum": start_momentum,
+        "end_momentum": end_momentum,
+    }

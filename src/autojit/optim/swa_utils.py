@@ -10,7 +10,7 @@ from typing import Any
 from autojit.core.errors import ArgumentError
 from autojit.functions.factories import tensor
 from autojit.nn import BatchNorm1d, BatchNorm2d, BatchNorm3d, Module
-from autojit.optim.lr_base import LRScheduler
+from autojit.optim.lr_base import LRScheduler, value_of
 from autojit.optim.optimizer import Optimizer
 from autojit.tensor import Tensor
 from autojit.tensor.state import grad_mode
@@ -182,7 +182,8 @@ class SWALR(LRScheduler):
         anneal_strategy: str = "cos",
         last_epoch: int = -1,
     ) -> None:
-        rates = swa_lr if isinstance(swa_lr, list | tuple) else [swa_lr] * len(optimizer.param_groups)
+        given = swa_lr if isinstance(swa_lr, list | tuple) else [swa_lr] * len(optimizer.param_groups)
+        rates = [value_of(one) for one in given]
         if len(rates) != len(optimizer.param_groups):
             raise ArgumentError(
                 f"swa_lr must have the same length as optimizer.param_groups: swa_lr has {len(rates)}, "

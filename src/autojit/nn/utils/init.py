@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from autojit.core.device import META, default_device
 from autojit.core.errors import UsageError
-from autojit.functions.random import get_rng_state, set_rng_state
 from autojit.nn.module import Module
 
 
 def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Module:
-    """A module whose parameters are to be overwritten: their values are undefined, and the random state is as before.
+    """A module whose parameters are to be overwritten: nothing is computed for them, and their values are undefined.
 
     Args:
         args, kwargs: those of the class, which must have an argument ``device``.
@@ -28,8 +28,6 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Module:
         raise UsageError(f"Expected a Module; got {module_cls}")
     if "device" not in inspect.signature(module_cls).parameters:
         raise UsageError("Module must support a 'device' arg to skip initialization")
-    before = get_rng_state()
-    try:
-        return module_cls(*args, **kwargs)
-    finally:
-        set_rng_state(before)
+    device = kwargs.pop("device", None)
+    made: Module = module_cls(*args, device=META, **kwargs)
+    return made.to_empty(device=default_device() if device is None else device)

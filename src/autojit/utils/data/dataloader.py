@@ -1,50 +1,43 @@
-"""DataLoader: batches of a data set, fetched here or ahead of time by threads.
+"""DataLoader: batches of a data set, fetched here or ahead of time by worker processes or threads.
 
-Each worker is one thread with a queue of its own; batch i belongs to worker i mod n, and batches are handed out in
-order, so the number of workers changes nothing but the speed.
+What a worker does is in ``fetching.py``; ``worker_processes.py`` and ``worker_threads.py`` are the two kinds of
+workers. Batches are handed out in order, so the number of workers changes nothing but the speed.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
+import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
-from typing import Any, NamedTuple
+from multiprocessing.context import BaseContext
+from typing import Any
 
 import autojit as aj
 from autojit.core.device import is_available
 from autojit.utils.data.collate import default_collate, default_convert
-from autojit.utils.data.dataset import IterableDataset, TensorDataset
+from autojit.utils.data.dataset import IterableDataset
+from autojit.utils.data.fetching import Fetcher
 from autojit.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
+from autojit.utils.data.worker_info import WorkerInfo, get_worker_info
+from autojit.utils.data.worker_processes import Processes
+from autojit.utils.data.worker_threads import Plan, thread_batches
 
 __all__ = ["DataLoader", "WorkerInfo", "get_worker_info"]
 
-_thread = threading.local()
-_END = object()
-
-
-class WorkerInfo(NamedTuple):
-    """What a worker thread may ask about itself."""
-
-    id: int
-    num_workers: int
-    seed: int
-    dataset: Any
-
-
-def get_worker_info() -> WorkerInfo | None:
-    """About the calling worker thread; None elsewhere. Streams split their items by it."""
-    return getattr(_thread, "info", None)
+THREADS = "thread"
+"""What ``multiprocessing_context`` is given for workers that are threads."""
 
 
 class DataLoader:
     """Iterates over a data set in batches; torch.utils.data.DataLoader's interface.
 
-    ``num_workers`` threads fetch ``prefetch_factor`` batches each ahead. ``pin_memory`` puts batches into memory that a
-    CUDA device reaches directly, where there is one. ``persistent_workers`` and ``in_order`` are accepted; order is
-    always kept.
+    ``num_workers`` processes fetch ``prefetch_factor`` batches each ahead, and hand them over in shared memory. Worker
+    i seeds ``random``, NumPy and autojit with ``get_worker_info().seed``, a number of ``generator`` plus i.
+    ``persistent_workers`` keeps them from one pass over the data to the next. What the data set raises is raised here,
+    with the number of the sample and the traceback from there; a worker that is killed, or does not answer within
+    ``timeout`` seconds, is a RuntimeError. ``multiprocessing_context`` is ``"fork"``, ``"spawn"``, ``"forkserver"`` or
+    a context of Python's; with ``"thread"`` workers are threads of this process, which start at once and copy nothing.
+    ``pin_memory`` puts batches into memory that a CUDA device reaches directly, where there is one.
+    ``in_order=False`` takes batches of processes as they come.
 
     Example:
         >>> import autojit as aj
@@ -78,10 +71,8 @@ class DataLoader:
             raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
         if timeout < 0:
             raise ValueError("timeout option should be non-negative")
-        if multiprocessing_context is not None:
-            raise ValueError("multiprocessing_context: workers are threads here; leave it out")
-        if num_workers == 0 and prefetch_factor is not None:
-            raise ValueError("prefetch_factor option could only be specified in multiprocessing. let num_workers > 0")
+        _check_workers(num_workers, prefetch_factor, persistent_workers)
+        self.multiprocessing_context = _context(multiprocessing_context, num_workers)
         self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if prefetch_factor is None else prefetch_factor
@@ -105,6 +96,7 @@ class DataLoader:
         self.batch_sampler = batch_sampler
         self._is_batched = batch_size is not None or batch_sampler is not None
         self.collate_fn = collate_fn or (default_collate if self._is_batched else default_convert)
+        self._processes: Processes | None = None  # those that persist
 
     def __len__(self) -> int:
         if not self._is_stream:
@@ -117,9 +109,10 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers:
-            batches = _Workers(self).batches()
+            batches = self._batches_of_workers()
         else:
-            batches = self._stream() if self._is_stream else map(self._fetch, self._keys())
+            fetcher = self._fetcher()
+            batches = fetcher.stream() if self._is_stream else map(fetcher.fetch, self._keys())
         return map(_pinned, batches) if self.pin_memory and is_available("cuda") else batches
 
     def _keys(self) -> Iterator[Any]:
@@ -127,23 +120,80 @@ class DataLoader:
         chosen: Any = self.batch_sampler if self._is_batched else self.sampler
         return iter(chosen)
 
-    def _fetch(self, key: Any) -> Any:
-        if not self._is_batched:
-            return self.collate_fn(self.dataset[key])
-        if self.collate_fn is default_collate and type(self.dataset) is TensorDataset:
-            return self.dataset.collated(key)
-        many = getattr(self.dataset, "__getitems__", None)
-        items = many(key) if many is not None else [self.dataset[index] for index in key]
-        return self.collate_fn(items)
+    def _fetcher(self) -> Fetcher:
+        return Fetcher(self.dataset, self.collate_fn, self._is_batched, self.batch_size, self.drop_last)
 
-    def _stream(self) -> Iterator[Any]:
-        items = iter(self.dataset)
-        if self.batch_size is None:
-            yield from map(self.collate_fn, items)
-            return
-        while batch := list(islice(items, self.batch_size)):
-            if len(batch) == self.batch_size or not self.drop_last:
-                yield self.collate_fn(batch)
+    def _batches_of_workers(self) -> Iterator[Any]:
+        seed = int(aj.randint(1 << 62, (), generator=self.generator, device="cpu").item())
+        keys = None if self._is_stream else self._keys()
+        plan = Plan(
+            self._fetcher(), keys, self.num_workers, seed, self.prefetch_factor, self.timeout, self.worker_init_fn
+        )
+        if self.multiprocessing_context == THREADS:
+            return thread_batches(plan)
+        processes = self._processes
+        if processes is None or processes.is_closed:
+            processes = Processes(plan, self.multiprocessing_context, self.in_order)
+            self._processes = processes if self.persistent_workers else None
+        processes.begin(keys)
+        return ProcessBatches(processes, self.persistent_workers)
+
+
+class ProcessBatches:
+    """The iterator over one pass that worker processes make."""
+
+    def __init__(self, processes: Processes, persist: bool) -> None:
+        self._processes = processes
+        self._persist = persist
+
+    def __iter__(self) -> ProcessBatches:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._processes.next()
+        except StopIteration:
+            if not self._persist:
+                self.close()
+            raise
+
+    def close(self) -> None:
+        """End the workers now; otherwise they end with the pass, or with this object."""
+        self._processes.close()
+
+
+def _check_workers(count: int, prefetch_factor: int | None, persistent: bool) -> None:
+    if count == 0 and prefetch_factor is not None:
+        raise ValueError("prefetch_factor option could only be specified in multiprocessing. let num_workers > 0")
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError("prefetch_factor option should be non-negative")
+    if count == 0 and persistent:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+
+
+def _context(given: Any, count: int) -> Any:
+    """The context of Python's that is meant, or `THREADS`."""
+    if given is not None and count == 0:
+        raise ValueError(
+            "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+            f"num_workers={count}"
+        )
+    if given is None:
+        return multiprocessing.get_context()
+    if isinstance(given, str):
+        known = (*multiprocessing.get_all_start_methods(), THREADS)
+        if given not in known:
+            raise ValueError(
+                f"multiprocessing_context option should specify a valid start method in {list(known)!r}, but got "
+                f"multiprocessing_context={given!r}"
+            )
+        return given if given == THREADS else multiprocessing.get_context(given)
+    if not isinstance(given, BaseContext):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string specifying the start method, "
+            f"but got multiprocessing_context={given!r}"
+        )
+    return given
 
 
 def _pinned(batch: Any) -> Any:
@@ -175,70 +225,3 @@ def _check_sampling(
         raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
     if batch_size is None and drop_last:
         raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
-
-
-class _Workers:
-    """The threads of one pass over the data."""
-
-    def __init__(self, loader: DataLoader) -> None:
-        self.loader = loader
-        self.seed = int(aj.randint(1 << 62, (), generator=loader.generator, device="cpu").item())
-        self.threads = [
-            ThreadPoolExecutor(1, "autojit-data", initializer=self._start, initargs=(place,))
-            for place in range(loader.num_workers)
-        ]
-
-    def _start(self, place: int) -> None:
-        loader = self.loader
-        _thread.info = WorkerInfo(place, loader.num_workers, self.seed + place, loader.dataset)
-        if loader.worker_init_fn is not None:
-            loader.worker_init_fn(place)
-
-    def batches(self) -> Iterator[Any]:
-        try:
-            yield from self._streamed() if self.loader._is_stream else self._indexed()
-        finally:
-            for thread in self.threads:
-                thread.shutdown(wait=True, cancel_futures=True)
-
-    def _result(self, future: Future[Any]) -> Any:
-        try:
-            return future.result(self.loader.timeout or None)
-        except TimeoutError:
-            raise RuntimeError(f"DataLoader timed out after {self.loader.timeout} seconds") from None
-
-    def _indexed(self) -> Iterator[Any]:
-        keys = enumerate(self.loader._keys())
-        waiting: deque[Future[Any]] = deque()
-
-        def submit(count: int) -> None:
-            for number, key in islice(keys, count):
-                waiting.append(self.threads[number % len(self.threads)].submit(self.loader._fetch, key))
-
-        submit(self.loader.prefetch_factor * len(self.threads))
-        while waiting:
-            batch = self._result(waiting.popleft())
-            submit(1)
-            yield batch
-
-    def _streamed(self) -> Iterator[Any]:
-        """Every worker iterates over the stream itself (and splits it by ``get_worker_info``); they take turns."""
-        turns = deque((thread, thread.submit(lambda: _Stream(self.loader))) for thread in self.threads)
-        sources = deque((thread, self._result(made)) for thread, made in turns)
-        waiting = deque((thread, source, thread.submit(source.next)) for thread, source in sources)
-        while waiting:
-            thread, source, future = waiting.popleft()
-            batch = self._result(future)
-            if batch is not _END:
-                waiting.append((thread, source, thread.submit(source.next)))
-                yield batch
-
-
-class _Stream:
-    """One worker's own pass over a stream."""
-
-    def __init__(self, loader: DataLoader) -> None:
-        self.batches = loader._stream()
-
-    def next(self) -> Any:
-        return next(self.batches, _END)
