@@ -18,7 +18,7 @@ from tools.docs_site.public_names import Page, base_of, names_of, pages
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-WITHOUT = {"aj.cuda", "aj.utils.data"}  # pages with names that have no example: a device, pipes
+WITHOUT = {"aj.cuda", "aj.accelerator", "aj.distributed", "aj.utils.data"}  # names that need a device, ranks, pipes
 PARTS = 10  # of the examples a run takes one; --slow takes all
 NAMES = [(page, name) for page in pages() for name in page.names]
 

@@ -2,9 +2,9 @@
 
 ``loss.backward()`` of a result of a compiled function is a function like any other: it reads the operands of the call
 and adds to ``.grad`` of the leaves. So it is captured and called as one (`accumulated`), and native code does what the
-engine would: the derivative, and the sums in memory that is used again. Where something else is on the way
-(hooks, histories of arguments, several results), the engine walks, and only the node's rule is a step (`pulled`).
-What neither can do for a call is left to the node's own rule, which computes the same.
+engine would: the derivative, and the sums in memory that is used again. Where something else is on the way (hooks,
+histories of arguments, several results), the engine walks, and only the node's rule is a step (`pulled`). What neither
+can do for a call is left to the node's own rule, which computes the same.
 """
 
 from __future__ import annotations
