@@ -130,8 +130,12 @@ EXCEPTIONS = {  # the same word for something else
     "PoissonNLLLoss": {"eps"},
     "ReduceLROnPlateau": {"eps"},
 }
-KINDS = {"optim": OPTIMISERS, "lr_scheduler": OPTIMISERS, "nn": LAYERS, "F": {**FUNCTIONS, **{word: LAYERS[word] for word in WINDOWS.split()}}, "aj": FUNCTIONS,
-         "Tensor": FUNCTIONS, "aj.linalg": FUNCTIONS, "aj.special": FUNCTIONS, "aj.fft": FUNCTIONS}  # fmt: skip
+KINDS = {
+    **dict.fromkeys(("optim", "lr_scheduler"), OPTIMISERS),
+    **dict.fromkeys(("aj", "Tensor", "aj.linalg", "aj.special", "aj.fft"), FUNCTIONS),
+    "nn": LAYERS,
+    "F": {**FUNCTIONS, **{word: LAYERS[word] for word in WINDOWS.split()}},
+}
 
 
 def described(prefix: str, value: Any, text: str) -> list[str]:
