@@ -261,3 +261,9 @@ def test_a_browser_draws_every_picture(trained: Any, tmp_path: Path) -> None:
     assert "<rect" in drawn["memory"]
     assert 'class="flame"' in drawn["time"]
     assert "Estimated" in drawn["time"]
+
+
+def test_open_sizes_are_told_with_their_arguments_and_last_values() -> None:
+    data = view_data(of_open_sizes(), assembly=False)
+    assert data["sizes"]
+    assert all(re.fullmatch(r"x\.shape\[\d\] \(last \d+\)", place) for place in data["sizes"].values())

@@ -84,7 +84,8 @@ function drawTime(body) {
   body.append(el("p", {class: "note"}, isMeasured(program)
     ? "Measured: the median time of each kernel, run one by one, with a stop of some 0.3 µs in each: a call takes less than their sum. "
       + "Click a box to look closer, the first to go back."
-    : "Estimated: the compiler's own guesses, for nothing was timed. \"with step.timing(): ...\" around some calls measures; call view() then."));
+    : "Estimated: the compiler's own guesses, for nothing was timed; it has none for devices. \"with step.timing(): ...\" around some calls "
+      + "measures; call view() then."));
   const whole = flameTree(program);
   let root = whole;
   for (const name of shown.zoom) root = root.children.get(name) || root;

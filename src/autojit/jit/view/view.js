@@ -240,6 +240,7 @@ function facts() {
   const told = [[step.kernels.length, "kernels"], [(step.captured || step.optimised).nodes.length, "ops captured"], [step.optimised.nodes.length, "after passes"],
     [bytes(data.memory.arena_bytes), "of temporaries"], [bytes(data.memory.state_bytes), "of state"],
     [duration(step.kernels.reduce((n, k) => n + timeOfKernel(k), 0)), `in kernels, ${timeWord()}`], [stats.native_calls || 0, "native calls"], [stats.captures || 0, "captures"]];
+  Object.entries(data.sizes).forEach(([symbol, place]) => told.push([symbol, `is ${place}`]));
   if (stats.fallbacks) told.push([stats.fallbacks, "ops called back"]);
   if (sum("called_back")) told.push([sum("called_back"), "kernels in Python"]);
   if (data.left_out) told.push([bytes(data.left_out), "of text left out"]);
