@@ -257,7 +257,9 @@ def test_a_browser_draws_every_picture(trained: Any, tmp_path: Path) -> None:
     assert "define void @kernel" in drawn["kernels"]
     kernels = view_data(trained, assembly=False)["programs"][0]["kernels"]
     found = drawn["kernels"].count('<tr class="kernel')
-    assert found == sum("tanh" in kernel["name"] for kernel in kernels) > 0
+    assert (
+        0 < sum("tanh" in kernel["name"] for kernel in kernels) <= found < len(kernels)
+    )  # and those of the layer Tanh
     assert "<rect" in drawn["memory"]
     assert 'class="flame"' in drawn["time"]
     assert "Estimated" in drawn["time"]

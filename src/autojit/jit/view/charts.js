@@ -22,7 +22,7 @@ function drawArena(body, program, arena) {
     const item = values[value];
     if (item && item.node >= 0 && isChosenNode(program.optimised, item.node)) box.classList.add("chosen");
     hover(box, () => tip(item ? `${item.name}: ${item.type}` : "a temporary", [`${bytes(size)} at byte ${offset} of ${arena.device}'s arena`,
-      `written at ${first}, last read at ${last}`, part < 0 ? "" : data.parts[part].filter(Boolean).reverse().join(", "),
+      `written at ${first}, last read at ${last}`, part < 0 ? "" : partText(part),
       item && item.node >= 0 ? lineOf(program.optimised, item.node) : ""]));
     box.onclick = () => item && item.node >= 0 && chooseNode(program.optimised, item.node);
     svg.append(box);
@@ -55,7 +55,7 @@ function peakTable(program, arena, peak) {
   return el("table", {}, el("tr", {}, ...["bytes", "value", "module", "line"].map((name) => el("th", {}, name))), ...rows.map((b) => {
     const item = values[b[0]];
     return el("tr", {}, el("td", {class: "number"}, bytes(b[2])), el("td", {class: "mono"}, item ? `${item.name}: ${item.type}` : ""),
-      el("td", {}, b[5] < 0 ? "" : data.parts[b[5]].filter(Boolean).reverse().join(", ")),
+      el("td", {}, b[5] < 0 ? "" : partText(b[5])),
       el("td", {class: "mono"}, item && item.node >= 0 ? lineOf(program.optimised, item.node) : ""));
   }));
 }
