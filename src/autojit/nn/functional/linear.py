@@ -237,6 +237,11 @@ def embedding_bag(
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(f"embedding_bag: per_sample_weights is only supported for mode='sum' (got {mode!r})")
     flat, bags, n_bags = _bags(input, offsets, include_last_offset)
+    if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        raise UsageError(
+            f"padding_idx must be within the number of embeddings, -{weight.shape[0]} through {weight.shape[0] - 1}, "
+            f"but got {padding_idx}"
+        )
     rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
     counted = aj.ones(flat.shape[0], dtype=weight.dtype, device=weight.device)
     if padding_idx is not None:

@@ -83,8 +83,17 @@ def interpolate(
     arguments["scale_factors"] = None if scale_factor is None else tuple(scales)
     arguments |= {"align_corners": bool(align_corners)} if mode in _LINEAR_BY_AXES else {}
     arguments |= dict(zip(_SCALE_NAMES[axes], scales, strict=True)) if axes in _SCALE_NAMES else {}
+    found = _laid_out_as(found, input)
     name = f"Upsample{mode.replace('-', ' ').title().replace(' ', '')}{axes}D{'Aa' if antialias else ''}Backward0"
     return rename_node(found, name, **arguments)
+
+
+def _laid_out_as(found: Tensor, input: Tensor) -> Tensor:
+    """The result with the channels innermost in memory where they are so in the input."""
+    order = {4: aj.channels_last, 5: aj.channels_last_3d}.get(input.ndim)
+    if order is None or input.is_contiguous() or not input.is_contiguous(memory_format=order):
+        return found
+    return found.contiguous(memory_format=order)
 
 
 _OF_BYTES = ("nearest", "nearest-exact", "bilinear", "bicubic")
