@@ -87,9 +87,17 @@ stubs: $(VENV)/installed-test ## what type checkers see of autojit and Tensor, f
 reference: $(VENV)/installed-test ## docs/reference from the op classes
 	$(BIN)/python tools/make_op_reference.py
 
+.PHONY: docs
+docs: $(VENV)/installed-docs ## site/: the documentation with the API reference, every example of it run
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet $(ARGS)
+
+.PHONY: changelog
+changelog: $(BIN)/python ## CHANGELOG.md from the fragments in changelog.d (ARGS="--release VERSION" at a release)
+	$(BIN)/python tools/make_changelog.py $(ARGS)
+
 .PHONY: gallery
 gallery: $(VENV)/installed-test ## docs/gallery.md and its pictures: runs every example (with torch's curves where it is installed)
-	$(BIN)/python tools/make_gallery.py $(ARGS)
+	$(BIN)/python -m tools.make_gallery $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/installed-lint ## format, lint, types, layers
@@ -117,7 +125,7 @@ bench-peers: $(VENV)/installed-peers bench ## the same with torch, JAX, Dr.Jit, 
 
 .PHONY: clean
 clean: ## caches and results
-	rm -rf build dist out results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist out results site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .PHONY: clean-venv

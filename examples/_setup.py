@@ -13,6 +13,13 @@ from typing import Any
 import numpy as np
 
 Curve = list[float]
+results: dict[str, Any] = {}  # of the example that ran last: what tools/make_gallery.py draws
+
+
+def show(**found: Any) -> None:
+    """Hand what a program has found to whoever draws it; on its own a program only prints."""
+    results.clear()
+    results.update(found)
 
 
 def program(description: str, **further: dict[str, Any]) -> Callable[[Callable[..., Curve]], Callable[..., Curve]]:
@@ -57,7 +64,11 @@ def initialize(model: Any, seed: int = 0) -> Any:
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
     """``f32[1797, 1, 8, 8]`` in [0, 1] and ``i64[1797]``: scikit-learn's handwritten digits."""
-    from sklearn.datasets import load_digits
-
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise SystemExit(
+            "The handwritten digits are scikit-learn's: pip install scikit-learn (or autojit[examples])"
+        ) from error
     images, labels = load_digits(return_X_y=True)
     return (images.reshape(-1, 1, 8, 8) / 16).astype(np.float32), labels.astype(np.int64)

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 FOLDER = Path(__file__).parent
-OWN = {"lennard_jones", "numba_op", "adaptive_ode"}  # torch has no NumPy functions of tensors, Numba ops, scan
+# torch has no NumPy functions of tensors, Numba ops, scan, export, and no group without a launcher
+OWN = {"lennard_jones", "numba_op", "adaptive_ode", "data_parallel", "export_step"}
 EXAMPLES = tuple(sorted({path.stem for path in FOLDER.glob("[a-z]*.py")} - OWN))
 IMPORT = re.compile(r"^(import|from) autojit\b", re.MULTILINE)
 

@@ -13,7 +13,7 @@ import time
 from argparse import Namespace
 
 import numpy as np
-from _setup import program
+from _setup import program, show
 
 import autojit as aj
 
@@ -84,6 +84,7 @@ def main(o: Namespace) -> list[float]:
     losses += [step().item() for _ in range(steps - 1)]
     print(f"{(time.perf_counter() - start) / max(steps - 1, 1) * 1e3:.2f} ms per step")
     print("rates", np.round(logs.detach().exp().cpu().numpy(), 3).tolist(), "from", list(TRUE_RATES))
+    show(rates=logs.detach().exp(), times=times)
     assert o.steps or losses[-1] < losses[0]
     return losses
 

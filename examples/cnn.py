@@ -12,7 +12,7 @@ import time
 from argparse import Namespace
 
 import numpy as np
-from _setup import digits, initialize, program
+from _setup import digits, initialize, program, show
 
 import autojit as aj
 from autojit import nn
@@ -71,6 +71,7 @@ def main(o: Namespace) -> list[float]:
     model.eval()
     right = judge(aj.tensor(images[-held_out:]), aj.tensor(labels[-held_out:])).item()
     print(f"{len(losses)} steps in {elapsed_s:.1f} s; {right:.1%} of {held_out} unseen digits are right")
+    show(model=model, images=images[-held_out:], labels=labels[-held_out:])
     assert o.steps or right > (0.7 if o.small else 0.94)
     return losses
 

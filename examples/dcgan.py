@@ -12,7 +12,7 @@ import time
 from argparse import Namespace
 
 import numpy as np
-from _setup import digits, initialize, program
+from _setup import digits, initialize, program, show
 
 import autojit as aj
 from autojit import nn
@@ -77,6 +77,7 @@ def main(o: Namespace) -> list[float]:
             print(f"step {number:4d}  critic {losses[-1]:.3f}  generator {generator_loss.item():.3f}")
     with aj.no_grad():
         fake = G(aj.tensor(rng.normal(size=(200, CODE, 1, 1)).astype(np.float32))).cpu().numpy()
+    show(images=fake[:24, 0])
     off = np.abs(real.mean(axis=0) - fake.mean(axis=0)).mean()
     print(f"{len(losses)} steps in {time.perf_counter() - start:.1f} s; the mean image is off by {off:.2f}")
     assert o.steps or off < (0.6 if o.small else 0.2)

@@ -13,7 +13,7 @@ import time
 from argparse import Namespace
 
 import numpy as np
-from _setup import program
+from _setup import program, show
 
 import autojit as aj
 from autojit import nn
@@ -79,12 +79,13 @@ def main(o: Namespace) -> list[float]:
     grid = np.linspace(0.5, 5.5, 50)
     with aj.no_grad():
         mean, deviation = (v.cpu().numpy() for v in predict(x, y, aj.tensor(grid)))
+    show(x=places, y=y.cpu().numpy(), grid=grid, mean=mean, deviation=deviation, truth=truth(grid))
     error = np.abs(mean - truth(grid))
     within = (error < 2 * deviation).mean()
     print(
         f"{len(losses)} steps in {time.perf_counter() - start:.1f} s; noise {process.noise.exp().item():.3f}, true 0.1"
     )
-    print(f"mean error {error.mean():.3f}; {within:.0%} of the function lies within two standard deviations")
+    print(f"mean error {error.mean():.3f}; {within:.0%} of the function is within two standard deviations")
     assert o.steps or losses[-1] < 0.5 * losses[0]
     assert o.steps or error.mean() < 0.15
     return losses

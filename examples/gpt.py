@@ -1,18 +1,21 @@
 """A character-level GPT: learn a text, then write on from its first words.
 
     python examples/gpt.py [--data FILE] [--steps N] [--small] [--eager] [--device DEVICE]
+    python -m autojit.launch -n 2 examples/gpt.py
 
 The whole training step (forward, backward, AdamW) is one compiled call; so is the model that samples.
+Under the launcher every rank learns from its own part of each batch, and gradients are averaged inside that call.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
-from _setup import initialize, program
+from _setup import initialize, program, show
 
 import autojit as aj
 from autojit import nn
@@ -54,14 +57,24 @@ class Gpt(nn.Module):
         return self.head(self.norm(self.blocks(x)))
 
 
+def replicated(gpt: Gpt) -> tuple[nn.Module, int, int]:
+    """The model, this process's number and how many there are: a replica of several where a launcher has started it."""
+    if "RANK" not in os.environ:
+        return gpt, 0, 1
+    aj.distributed.init_process_group()
+    model = nn.parallel.DistributedDataParallel(gpt)
+    return model, aj.distributed.get_rank(), aj.distributed.get_world_size()
+
+
 def train(gpt: Gpt, text: np.ndarray, steps: int, batch: int, context: int, eager: bool) -> list[float]:
     """Random windows of the text; every character is to be predicted from those before it."""
+    model, rank, ranks = replicated(gpt)
     optimizer = aj.optim.AdamW(gpt.parameters(), lr=2e-3, weight_decay=0.1)
     rng = np.random.default_rng(0)
 
     def step(x: aj.Tensor, y: aj.Tensor) -> aj.Tensor:
         optimizer.zero_grad()
-        loss = F.cross_entropy(gpt(x).flatten(0, 1), y.flatten())
+        loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
         loss.backward()
         optimizer.step()
         return loss
@@ -70,9 +83,9 @@ def train(gpt: Gpt, text: np.ndarray, steps: int, batch: int, context: int, eage
     losses: list[float] = []
     for number in range(steps):
         starts = rng.integers(0, len(text) - context, batch)
-        windows = text[starts[:, None] + np.arange(context + 1)]
+        windows = text[starts[rank::ranks, None] + np.arange(context + 1)]
         losses.append(run(aj.tensor(windows[:, :-1]), aj.tensor(windows[:, 1:])).item())
-        if number % 50 == 0:
+        if number % 50 == 0 and rank == 0:
             print(f"step {number:4d}  loss {losses[-1]:.3f}")
     return losses
 
@@ -98,8 +111,12 @@ def main(o: Namespace) -> list[float]:
     gpt = initialize(Gpt(len(alphabet), context, width, layers, heads=4))
     start = time.perf_counter()
     losses = train(gpt, text, o.steps or steps, batch, context, o.eager)
+    if os.environ.get("RANK", "0") != "0":
+        return losses
     print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f} nats per character in {time.perf_counter() - start:.1f} s")
-    print("".join(alphabet[k] for k in write_on(gpt, text[:context], 20 if o.small else 200, o.eager)))
+    written = "".join(alphabet[k] for k in write_on(gpt, text[:context], 20 if o.small else 200, o.eager))
+    print(written)
+    show(text=written, given=context)
     assert o.steps or losses[-1] < 0.9 * losses[0]
     return losses
 

@@ -13,7 +13,7 @@ import time
 from argparse import Namespace
 
 import numpy as np
-from _setup import initialize, program
+from _setup import initialize, program, show
 
 import autojit as aj
 from autojit import nn
@@ -94,6 +94,7 @@ def main(o: Namespace) -> list[float]:
         if number % 50 == 0:
             print(f"step {number:4d}  loss {losses[-1]:.4f}  {accuracy.item():.1%} of the members")
     print(f"{len(losses)} steps in {time.perf_counter() - start:.1f} s; {accuracy.item():.1%} of the members are right")
+    show(model=model, features=features, edges=edges, faction=faction_array)
     assert o.steps or losses[-1] < 0.5 * losses[0]
     assert o.steps or accuracy.item() > 0.85
     return losses

@@ -12,7 +12,7 @@ import time
 from argparse import Namespace
 
 import numpy as np
-from _setup import program
+from _setup import program, show
 
 import autojit as aj
 from autojit.distributions import Bernoulli, Normal
@@ -65,6 +65,7 @@ def main(o: Namespace) -> list[float]:
         densities.append(log_density(w).item())
     chosen = np.array(samples[len(samples) // 4 :])
     mean, deviation = chosen.mean(axis=0), chosen.std(axis=0)
+    show(samples=chosen)
     print(f"{len(samples)} proposals in {time.perf_counter() - start:.1f} s, {accepted / len(samples):.0%} accepted")
     for name, m, d, t in zip("abc", mean, deviation, TRUE_WEIGHTS):
         print(f"weight {name}  {m:6.2f} +- {d:.2f}   true {t:5.2f}")

@@ -13,7 +13,7 @@ import time
 from argparse import Namespace
 
 import numpy as np
-from _setup import program
+from _setup import program, show
 from scipy.optimize import minimize
 
 import autojit as aj
@@ -51,12 +51,16 @@ def main(o: Namespace) -> list[float]:
 
     start = time.perf_counter()
     settled: list[float] = []
+    best = np.zeros((count, 3))
     for _ in range(o.steps or starts):
         begin = rng.uniform(-1.3, 1.3, (count, 3)) * (count / 13) ** (1 / 3)
         found = minimize(objective, begin.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 300})
+        if found.fun < min(settled, default=np.inf):
+            best = found.x.reshape(count, 3)
         settled.append(float(found.fun))
     print(f"{len(energies)} energies with gradients in {time.perf_counter() - start:.1f} s")
     print(f"lowest energy {min(settled):.6f} of {len(settled)} starts, known to be {LOWEST[count]}")
+    show(atoms=best)
     assert np.isclose(min(settled), LOWEST[count], rtol=1e-6)
     return settled
 

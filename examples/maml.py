@@ -12,7 +12,7 @@ import time
 from argparse import Namespace
 
 import numpy as np
-from _setup import initialize, program
+from _setup import initialize, program, show
 
 import autojit as aj
 from autojit import nn
@@ -62,6 +62,7 @@ def main(o: Namespace) -> list[float]:
         losses.append(run(*tasks(rng, count, points)).item())
         if number % 200 == 0:
             print(f"step {number:4d}  error after one inner step {losses[-1]:.3f}")
+    show(net=net)
     first, last = np.mean(losses[:10]), np.mean(losses[-10:])
     print(f"{len(losses)} steps in {time.perf_counter() - start:.1f} s; error after one step {first:.3f} -> {last:.3f}")
     assert o.steps or last < (0.8 if o.small else 0.5) * first

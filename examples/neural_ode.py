@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from _setup import initialize, program
+from _setup import initialize, program, show
 
 import autojit as aj
 from autojit import nn
@@ -90,9 +90,8 @@ def main(o: Namespace) -> list[float]:
     width, count, batch, span, steps = (16, 40, 8, 4, 60) if o.small else (48, 200, 20, 10, 600)
     times = [float(t) for t in np.linspace(0, 0.025 * (count - 1), count)]
     truth = spiral(times)
-    slope = initialize(Slope(width))
+    slope, rng = initialize(Slope(width)), np.random.default_rng(0)
     optimizer = aj.optim.Adam(slope.parameters(), lr=1e-2)
-    rng = np.random.default_rng(0)
 
     def step(y: aj.Tensor) -> aj.Tensor:
         optimizer.zero_grad()
@@ -111,6 +110,7 @@ def main(o: Namespace) -> list[float]:
         if number % 100 == 0:
             print(f"step {number:4d}  mean distance {losses[-1]:.4f}")
     print(f"{len(losses)} steps in {time.perf_counter() - start:.1f} s; distance {losses[0]:.4f} -> {losses[-1]:.4f}")
+    show(slope=slope, truth=truth, times=times)
     assert o.steps or np.mean(losses[-10:]) < (0.7 if o.small else 0.3) * losses[0]
     return losses
 

@@ -15,7 +15,7 @@ from argparse import Namespace
 
 import numba
 import numpy as np
-from _setup import program
+from _setup import program, show
 
 import autojit as aj
 
@@ -72,6 +72,7 @@ def main(o: Namespace) -> list[float]:
     print(f"mean squared error {losses[0]:.1f} -> {losses[-1]:.2f} (m/s)^2 in {time.perf_counter() - start:.2f} s")
     for name, x in star.items():
         print(f"  {name:<13} {x.item():8.4f}   true {TRUTH[name]:8.4f}")
+    show(times=t, measured=measured, star=star)
     assert o.steps or losses[-1] < losses[0] / 5
     return losses
 

@@ -13,7 +13,7 @@ import time
 from argparse import Namespace
 
 import numpy as np
-from _setup import initialize, program
+from _setup import initialize, program, show
 
 import autojit as aj
 from autojit import nn
@@ -90,6 +90,7 @@ def main(o: Namespace) -> list[float]:
     losses = train(net, points, o.steps or steps, o.eager)
     print(f"{len(losses)} steps in {time.perf_counter() - start:.1f} s; residual {losses[0]:.2e} -> {losses[-1]:.2e}")
     print(f"greatest error at t = 0.5: {before:.4f} -> {error(net, 0.5):.4f}")
+    show(net=net)
     assert o.steps or losses[-1] < 0.5 * losses[0]
     assert o.steps or error(net, 0.5) < before
     return losses

@@ -12,7 +12,7 @@ import time
 from argparse import Namespace
 
 import numpy as np
-from _setup import initialize, program
+from _setup import initialize, program, show
 
 import autojit as aj
 from autojit import nn
@@ -65,6 +65,7 @@ def main(o: Namespace) -> list[float]:
     with aj.no_grad():
         error = np.abs(solution(net, x, y).cpu().numpy() - exact).max()
     print(f"{len(losses)} calls in {time.perf_counter() - start:.1f} s; greatest error {error:.1e}")
+    show(net=net)
     assert o.steps or losses[-1] < (0.3 if o.small else 1e-3) * losses[0]
     assert o.steps or error < (0.5 if o.small else 0.01)
     return losses

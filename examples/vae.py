@@ -12,7 +12,7 @@ import time
 from argparse import Namespace
 
 import numpy as np
-from _setup import digits, initialize, program
+from _setup import digits, initialize, program, show
 
 import autojit as aj
 from autojit import nn
@@ -73,8 +73,10 @@ def main(o: Namespace) -> list[float]:
     elapsed_s = time.perf_counter() - start
     print(f"{len(losses)} steps in {elapsed_s:.1f} s; loss {losses[0]:.2f} -> {losses[-1]:.2f}; a digit:")
     with aj.no_grad():
-        sample = model.decoder(aj.tensor(rng.normal(size=(1, code)).astype(np.float32))).sigmoid()
-    print(drawn(sample.view(8, 8).cpu().numpy()))
+        samples = model.decoder(aj.tensor(rng.normal(size=(24, code)).astype(np.float32))).sigmoid()
+    images = samples.view(-1, 8, 8).cpu().numpy()
+    print(drawn(images[0]))
+    show(images=images)
     assert o.steps or losses[-1] < (0.9 if o.small else 0.65) * losses[0]
     return losses
 

@@ -65,11 +65,12 @@ def methods(cls: type) -> list[Entry]:
 def entry(name: str, value: Any, module: ModuleType) -> Entry:
     """Where one name is defined: the function or class itself, or the line that binds it."""
     value = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
-    file, line = _definition(value) or _binding(name, value, module)
+    file, line = definition(value) or _binding(name, value, module)
     return Entry(name, file, line, _summary(value))
 
 
-def _definition(value: Any) -> tuple[Path, int] | None:
+def definition(value: Any) -> tuple[Path, int] | None:
+    """The file and line of a function, class or module of this project; ``None`` for all other values."""
     if isinstance(value, ModuleType):
         return (Path(value.__file__), 1) if value.__file__ else None
     if not (inspect.isfunction(value) or inspect.isclass(value)):

@@ -1,13 +1,15 @@
-"""Run the examples and draw their curves: docs/gallery.md with one small SVG per example.
+"""Run the examples and draw what they find: docs/gallery.md, a curve and, for most, a picture of the result.
 
-    python tools/make_gallery.py [EXAMPLE ...]      # default: all; needs matplotlib, and torch for the dashed curves
+    python tools/make_gallery.py [EXAMPLE ...]      # default: all; needs matplotlib, and torch for the differences
 
 The text of an entry is the example's docstring. The curve is what its ``main`` returns, at full size, compiled; where
-torch is installed the same program runs with its imports changed.
+torch is installed the same program runs with its imports changed, and how far the two are apart is drawn below.
+The picture is drawn by ``gallery_pictures.py`` of what the example handed to ``show``.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import sys
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tools.gallery_pictures import COLLAGE, PICTURES, SIZES, WIDE, Found
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "gallery"
@@ -29,16 +33,64 @@ LOGARITHMIC = 30.0  # the ratio of greatest to least from which the axis is
 
 def main() -> None:
     sys.path.insert(0, str(ROOT / "examples"))
-    comparison = load(ROOT / "examples" / "_torch.py")
+    comparison, setup = load(ROOT / "examples" / "_torch.py"), importlib.import_module("_setup")
     names = sys.argv[1:] or sorted(path.stem for path in (ROOT / "examples").glob("[a-z]*.py"))
     FOLDER.mkdir(parents=True, exist_ok=True)
+    kept: dict[str, tuple[Found, Found]] = {}
     for name in names:
         curves = {"autojit": comparison.curve(name, "autojit")[0]}
+        found = dict(setup.results)
+        if name in PICTURES:
+            kept[name] = (found, comparison.load(name))
+            picture(name, *kept[name], FOLDER / f"{name}.png")
+        if "text" in found:
+            (FOLDER / f"{name}.txt").write_text(found["text"] + "\n", encoding="utf-8")
         if name not in comparison.OWN and importlib.util.find_spec("torch") is not None:
             curves["torch"] = comparison.curve(name, "torch", "--eager")[0]
         draw(name, curves, FOLDER / f"{name}.svg")
         print(f"{name}: {', '.join(f'{key} {len(curve)} values' for key, curve in curves.items())}", flush=True)
+    if {name for row in COLLAGE for _, name, _ in row} <= set(kept):
+        collage(kept, FOLDER / "results.png")
     (ROOT / "docs" / "gallery.md").write_text(page(), encoding="utf-8")
+
+
+def blank(size: tuple[float, float]) -> Any:
+    """An empty figure, in inches, for a picture of pixels."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    matplotlib.rcParams.update({"font.size": 8})
+    from matplotlib import pyplot
+
+    return pyplot.figure(figsize=size, layout="constrained", dpi=100)
+
+
+def picture(name: str, found: Found, program: Found, target: Path) -> None:
+    """The result of one example."""
+    figure = blank(SIZES.get(name, WIDE))
+    PICTURES[name](figure, found, program)
+    write(figure, target)
+
+
+def collage(kept: dict[str, tuple[Found, Found]], target: Path) -> None:
+    """The results of several examples side by side."""
+    figure = blank((10.8, 5.6))
+    for part, row in zip(figure.subfigures(len(COLLAGE), 1, hspace=0.05), COLLAGE, strict=True):
+        places = part.subfigures(1, len(row), width_ratios=[width for width, _, _ in row], wspace=0.02)
+        for place, (_, name, title) in zip(places, row, strict=True):
+            place.suptitle(title, fontsize=9, fontweight="bold")
+            PICTURES[name](place, *kept[name])
+    write(figure, target)
+
+
+def write(figure: Any, target: Path) -> None:
+    """A PNG of few colours."""
+    from matplotlib import pyplot
+    from PIL import Image
+
+    figure.savefig(target)
+    pyplot.close(figure)
+    Image.open(target).convert("RGB").quantize(200).save(target, optimize=True)
 
 
 def load(path: Path) -> types.ModuleType:
@@ -58,21 +110,31 @@ def draw(name: str, curves: dict[str, Any], target: Path) -> None:
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 8, "path.simplify": True})
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(3.6, 1.9), layout="constrained")
-    styles = {"autojit": {"color": "#1b6ca8", "lw": 1.6}, "torch": {"color": "#e07b39", "lw": 1.0, "ls": "--"}}
-    for key, curve in curves.items():
-        places, values = thinned(np.asarray(curve, np.float64))
-        axes.plot(places, values, label=key, **styles[key])
-    least = min(float(np.min(c)) for c in curves.values())
-    greatest = max(float(np.max(c)) for c in curves.values())
+    heights = [3, 1.2] if "torch" in curves else [1]
+    figure, grid = pyplot.subplots(len(heights), 1, figsize=(3.6, 0.8 + 0.42 * sum(heights)), height_ratios=heights,
+                                   sharex=True, layout="constrained", squeeze=False)  # fmt: skip
+    axes = grid[0, 0]
+    axes.plot(*thinned(np.asarray(curves["autojit"], np.float64)), color="#1b6ca8", lw=1.4)
+    least, greatest = float(np.min(curves["autojit"])), float(np.max(curves["autojit"]))
     if least > 0 and greatest > LOGARITHMIC * least:
         axes.set_yscale("log")
-    axes.set(xlabel="round" if name == "actor_critic" else "step", ylabel=LABELS.get(name, "loss"))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    axes.set(ylabel=LABELS.get(name, "loss"))
+    if "torch" in curves:
+        draw_difference(grid[1, 0], *(np.asarray(curves[key], np.float64) for key in ("autojit", "torch")))
+    for one in grid[:, 0]:
+        one.spines[["top", "right"]].set_visible(False)
+    grid[-1, 0].set(xlabel="round" if name == "actor_critic" else "step")
     figure.savefig(target, metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
     target.write_text(smaller(target.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def draw_difference(axes: Any, ours: Any, theirs: Any) -> None:
+    """How far torch's curve is from ours, relative to the greatest value; 1e-9 stands for less."""
+    length = min(len(ours), len(theirs))
+    apart = np.abs(ours[:length] - theirs[:length]) / np.abs(theirs).max()
+    axes.plot(*thinned(np.maximum(apart, 1e-9)), color="#e07b39", lw=1.0)
+    axes.set(yscale="log", ylabel="from torch", ylim=(5e-10, 2), yticks=(1e-9, 1e-6, 1e-3, 1))
 
 
 def smaller(svg: str) -> str:
@@ -94,15 +156,29 @@ def page() -> str:
     """The gallery: title, picture, text and command of every example that has been drawn."""
     lines = ["# Gallery", "", HEAD, ""]
     for path in sorted(FOLDER.glob("*.svg")):
-        source = ROOT / "examples" / f"{path.stem}.py"
+        name = path.stem
+        source = ROOT / "examples" / f"{name}.py"
         title, usage, *text = described(source)
-        lines += [f"## {title}", "", f"![{path.stem}](gallery/{path.name})", "", *text, ""]
+        lines += [f"## {title}", ""]
+        if (FOLDER / f"{name}.png").exists():
+            lines += [f"![{described_picture(name)}](gallery/{name}.png)", ""]
+        lines += [*text, ""]
+        if (FOLDER / f"{name}.txt").exists():
+            written = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+            lines += ["What it writes on:", "", "```text", written.strip(), "```", ""]
+        lines += [f"![{LABELS.get(name, 'loss').capitalize()} of {name} over its steps](gallery/{name}.svg)", ""]
         lines += [f"[examples/{source.name}](../examples/{source.name}): `{usage}`", ""]
     return "\n".join(lines)
 
 
-HEAD = """Made by `python tools/make_gallery.py`. Solid: the program of `examples/`, compiled. Dashed: the same file
-under torch, its imports changed and nothing else; `python examples/_torch.py` prints how far the two are apart."""
+HEAD = """Made by `make gallery`: what each program of `examples/` finds, compiled, and its curve. Below a curve is its
+distance from that of the same file under torch, its imports changed and nothing else, relative to the greatest value.
+Where training amplifies rounding, the two part; `python examples/_torch.py` prints the distances."""
+
+
+def described_picture(name: str) -> str:
+    """The text that stands for a picture."""
+    return (PICTURES[name].__doc__ or "").strip().rstrip(".")
 
 
 def described(source: Path) -> list[str]:

@@ -65,7 +65,7 @@ def pages(folder: Path) -> dict[str, str]:
 
 MADE_BY = "Made by `tools/make_op_reference.py` from the classes."
 HEAD = f"""The ops that graphs consist of. Functions such as `aj.softmax` or `nn.functional.gelu` are composites over
-them; `make api` lists those. {MADE_BY}
+them; the [API reference](../api.md) has those. {MADE_BY}
 
 A derivative is the backward graph of the first sample: the graph's inputs, then the cotangent `y_bar0` of the result,
 to the cotangents of the inputs. It consists of ops, so every order follows."""

@@ -93,7 +93,8 @@ _look_for("meta", _find_meta)
 
 _MODULES = """
     __future__ _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda debug
-    distributed distributions fft func interop io jit linalg masked multiprocessing nn numba_ops numpy optim overrides
+    distributed distributions export fft func interop io jit linalg masked multiprocessing nn numba_ops numpy optim
+    overrides
     profiler random serialization signal sparse special testing types utils version xpu"""
 
 

@@ -26,7 +26,7 @@ from builtins import bool as _bool, float as _float, int as _int
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal, SupportsIndex, overload
-from autojit import _C as _C, _higher_order_ops as _higher_order_ops, accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, backends as backends, cache as cache, compat as compat, control_flow as control_flow, core as core, cpu as cpu, cuda as cuda, debug as debug, dispatch as dispatch, distributed as distributed, distributions as distributions, fft as fft, func as func, functions as functions, history as history, interop as interop, io as io, ir as ir, linalg as linalg, masked as masked, multiprocessing as multiprocessing, nn as nn, numba_ops as numba_ops, numpy as numpy, ops as ops, optim as optim, overrides as overrides, profiler as profiler, random as random, runtime as runtime, serialization as serialization, signal as signal, sparse as sparse, special as special, testing as testing, transforms as transforms, types as types, utils as utils, version as version, xpu as xpu
+from autojit import _C as _C, _higher_order_ops as _higher_order_ops, accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, backends as backends, cache as cache, compat as compat, control_flow as control_flow, core as core, cpu as cpu, cuda as cuda, debug as debug, dispatch as dispatch, distributed as distributed, distributions as distributions, export as export, fft as fft, func as func, functions as functions, history as history, interop as interop, io as io, ir as ir, linalg as linalg, masked as masked, multiprocessing as multiprocessing, nn as nn, numba_ops as numba_ops, numpy as numpy, ops as ops, optim as optim, overrides as overrides, profiler as profiler, random as random, runtime as runtime, serialization as serialization, signal as signal, sparse as sparse, special as special, testing as testing, transforms as transforms, types as types, utils as utils, version as version, xpu as xpu
 from autojit._C import _unique as _unique, _unique2 as _unique2
 from autojit.amp.autocast_mode import autocast as autocast, clear_autocast_cache as clear_autocast_cache, get_autocast_cpu_dtype as get_autocast_cpu_dtype, get_autocast_dtype as get_autocast_dtype, is_autocast_cache_enabled as is_autocast_cache_enabled, is_autocast_cpu_enabled as is_autocast_cpu_enabled, is_autocast_enabled as is_autocast_enabled, set_autocast_cache_enabled as set_autocast_cache_enabled, set_autocast_dtype as set_autocast_dtype, set_autocast_enabled as set_autocast_enabled
 from autojit.amp.grad_scaler import GradScaler as GradScaler
@@ -570,7 +570,7 @@ def isnan(input: _Tensor) -> _Tensor: ...
 def isneginf(input: _Tensor, *, out: _Tensor | None = None) -> _Tensor: ...
 def isposinf(input: _Tensor, *, out: _Tensor | None = None) -> _Tensor: ...
 class _PackageJit:
-    def __call__(self, function: Callable[..., Any] | None = None, *, verify: str | _int | None = None, dynamic: _bool | None = None, memory_budget: _int | None = None, background: _bool = False) -> Any: ...
+    def __call__(self, function: Callable[..., Any] | None = None, *, verify: str | _int | None = None, dynamic: _bool | None = None, memory_budget: _int | None = None, background: _bool = False, fullgraph: _bool = False, mode: str | None = None) -> Any: ...
     Future = _Future
     JitFunction = _JitFunction
     @staticmethod

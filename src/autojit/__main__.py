@@ -11,6 +11,7 @@ import autojit as aj
 from autojit.compat import script
 from autojit.core.errors import AutojitError
 from autojit.demo import command as demo
+from autojit.export import command as export
 from autojit.testing import command as gradcheck
 
 
@@ -25,6 +26,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "demo": Command("train on handwritten digits, eager and compiled, and compare", demo.add_arguments, demo.run),
     "run": Command("run a program written for torch, as it is", script.add_arguments, script.run),
+    "export": Command("write a function or module to a library without Python", export.add_arguments, export.run),
     "gradcheck": Command("check derivatives by finite differences", gradcheck.add_arguments, gradcheck.run),
 }
 

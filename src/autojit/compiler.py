@@ -9,6 +9,7 @@ from dataclasses import replace
 from autojit.backend import Backend, backend_of
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.collector_pause import uncollected
+from autojit.core.compile_notice import stage
 from autojit.core.errors import HostDecides
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.machine import Machine
@@ -99,6 +100,7 @@ def _compiled(
     """
     kept = tuple(fixed_outputs if lasting is None else lasting)
     times = [time.perf_counter()]
+    stage(f"passes over {len(graph.nodes)} ops")
     optimized = optimize(graph, machine)
     backend.begin(product_dtypes(optimized, machine))
     times.append(time.perf_counter())
@@ -107,14 +109,17 @@ def _compiled(
     def scheduled(graph: Graph) -> Schedule:
         return schedule(graph, machine, donated, kept, options.forms)
 
+    stage(f"schedule of {len(optimized.nodes)} ops")
     plan = scheduled(optimized)
     if options.memory_budget is not None:
         optimized, plan = within_budget(optimized, plan, options.memory_budget, scheduled)
     times.append(time.perf_counter())
     late_interrupts.poll()
+    stage(f"code of {len(plan.kernels)} kernels")
     lowered = backend.lower(plan, backend.target())
     times.append(time.perf_counter())
     late_interrupts.poll()
+    stage(f"machine code of {len(plan.kernels)} kernels")
     executable = backend.build(lowered, fixed_inputs, fixed_outputs, kept)
     times.append(time.perf_counter())
     stages = ("passes", "schedule", "lower", "native")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from tests.distributed.worlds import launch, needs_mpi
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 RECORDED = Path(__file__).with_name("curves_of_torch.json")
@@ -21,7 +22,13 @@ TOLERANCE = {  # of those in float64; the others train in float32
     "black_scholes": 1e-12, "newton_cg": 1e-9, "leapfrog": 1e-9, "gaussian_process": 1e-9, "hmc": 1e-9,
     "lennard_jones": 1e-9, "pinn_lbfgs": 1e-6, "numba_op": 1e-9, "adaptive_ode": 1e-9,
 }  # fmt: skip
-OWN = ("lennard_jones", "numba_op", "adaptive_ode")  # what they show, torch does not have
+OWN = (
+    "lennard_jones",
+    "numba_op",
+    "adaptive_ode",
+    "data_parallel",
+    "export_step",
+)  # what they show, torch does not have
 CALLED_BACK = ("adaptive_ode", "gaussian_process", "text_lstm")  # loops and factorisations
 QUICK_ON_DEVICES = (  # in the gate; --slow runs the others, too
     "black_scholes", "graph_attention", "lennard_jones", "numba_op", "vae",
@@ -114,6 +121,13 @@ def test_an_example_is_the_same_program_on_a_device(path: Path, device: str, mon
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_one_screen_or_two(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) < 120
+
+
+@needs_mpi
+@pytest.mark.parametrize(("name", "ranks"), [("data_parallel", 3), ("data_parallel", 2), ("gpt", 2)])
+def test_an_example_runs_on_several_ranks(name: str, ranks: int) -> None:
+    done = launch(ranks, [str(FOLDER / f"{name}.py"), "--small", "--steps", "10"])
+    assert done.returncode == 0, done.stdout
 
 
 def test_gpt_learns_any_text(tmp_path: Path) -> None:

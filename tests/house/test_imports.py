@@ -12,7 +12,7 @@ from autojit.core.lazy_modules import LazyNames
 from autojit.core.ports import Ports
 
 ROOT = Path(__file__).resolve().parents[2] / "src"
-PORTS = "autojit.core.ports"  # calls that go up the house, by name: `test_four_ports_lead_upwards`
+PORTS = "autojit.core.ports"  # calls that go up the house, by name: `test_six_ports_lead_upwards`
 BY_NAME = {  # modules whose names are computed, and why
     "autojit.functions.public_functions",  # every package whose functions can be overridden
     "autojit.core.lazy_modules",  # the way to leave imports for later
@@ -21,6 +21,7 @@ BY_NAME = {  # modules whose names are computed, and why
     "autojit.ir.op",  # ops that a text names, from the table of `ops`
     "autojit.functions.lazy_methods",  # methods
     "autojit.testing.command",  # the user's module
+    "autojit.export.command",  # the same
     "autojit.compat.torch_names",  # autojit's modules under torch's names
     "autojit.compat.wanted_names",  # the same
     "autojit.testing.mutants.killers",  # of the tests
@@ -97,18 +98,20 @@ def test_no_imports_go_in_circles() -> None:
     TopologicalSorter(needs).prepare()
 
 
-def test_four_ports_lead_upwards() -> None:
+def test_six_ports_lead_upwards() -> None:
     protocols = [
         node.name
         for node in MODULES[PORTS].body
         if isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases)
     ]
-    assert protocols == ["Sparse", "Transforms", "Numpy"]
+    assert protocols == ["Sparse", "Transforms", "Passes", "Numpy", "Export"]
     assert set(Ports.__annotations__) == {
         "sparse",
         "transforms",
         "numpy",
-    }  # the fourth, the trace, is in ``tensor.state``
+        "passes",
+        "export",
+    }  # the sixth, the trace, is in ``tensor.state``
 
 
 def test_imports_are_left_for_later_in_one_way() -> None:

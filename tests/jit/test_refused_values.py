@@ -202,7 +202,7 @@ def test_one_check_is_made_of_indices_that_several_look_ups_take() -> None:
     def count(function: Callable[[Any], Any]) -> int:
         step = aj.jit(function)
         step(i(0, 2))
-        return str(step.show("adjoint")).count("in_range")
+        return str(step.show("optimised")).count("in_range")
 
     assert count(unread(lambda t: (aj.ones(3)[t], aj.zeros(3).index_put((t,), f(1, 2))))) == 1
     assert count(lambda t: (aj.ones(3)[t], aj.ones(3)[t][0])) == 0, "a look-up that is read checks for all"
@@ -221,7 +221,7 @@ def test_the_gradient_of_a_look_up_checks_nothing_again() -> None:
         return aj.autograd.grad(loss, table)[0]
 
     step(i(0, 2))
-    assert "in_range" not in str(step.show("adjoint"))
+    assert "in_range" not in str(step.show("optimised"))
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "normal", "poisson", "multinomial below"])

@@ -210,7 +210,7 @@ def test_stages_memory_and_counters() -> None:
     x = aj.ones(100)
     for _ in range(5):
         step(x)
-    assert "tanh" in step.show() and "tanh" in step.show("adjoint")
+    assert "tanh" in step.show() and "tanh" in step.show("optimised")
     assert step.show("schedule") and "define" in step.show("llvm") and step.show("asm")
     assert step.memory()["result_bytes"] == 4
     stats = step.stats()

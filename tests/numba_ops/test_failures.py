@@ -150,3 +150,14 @@ def test_an_exception_is_raised_wherever_the_result_goes(place: str, wrap: Any) 
     step(X)
     with pytest.raises(ValueError, match="negative"):
         step(bad)
+
+
+def test_errors_of_any_line_are_raised_as_they_are() -> None:
+    """Numba's text holds the line: 92 is a backslash in it, 34 a quotation mark."""
+    for line in (34, 92, 348):
+        names: dict[str, Any] = {}
+        body = ["def f(x):", "    if x < 0:", f"        raise ValueError('at {line}')", "    return x", ""]
+        source = "\n".join([*[""] * (line - 3), *body])
+        exec(compile(source, "made\\of\\text.py", "exec"), names)
+        with pytest.raises(ValueError, match=f"at {line}"):
+            aj.op(numba.njit(names["f"]))(aj.tensor(-1.0))

@@ -22,7 +22,7 @@ from autojit.autograd.hook_calls import has_tensor_hooks, through_post_hooks, th
 from autojit.autograd.pieces import CUTS, Pieces
 from autojit.autograd.running import current_walk, running
 from autojit.core.errors import DifferentiationError
-from autojit.core.source import here
+from autojit.core.source import here, leave
 from autojit.core.types import TensorType
 from autojit.dispatch.replay import Rules
 from autojit.functions.elementwise import add, clone
@@ -77,7 +77,9 @@ class Walk:
         self.current: Node | None = None  # the node whose rule runs
         self.grads: Grads = []  # what has arrived at its outputs
         self.observer = state.observer  # the profiler's, or None
-        self.rules = None if state.trace is None else Rules(here())  # how rules are run while a step is captured
+        self.rules = (
+            None if state.trace is None else Rules(here(is_inside=True))
+        )  # how rules are run while a step is captured
 
     def start(self, roots: Sequence[tuple[Edge, Any]], create_graph: bool) -> dict[Edge, Any]:
         """Run the engine from (edge, cotangent) roots; cotangents that reached the targets."""
@@ -100,12 +102,15 @@ class Walk:
         before, depth, hooks = running.walks, running.depth, state.recording_hooks
         was_masked = masking.is_on, masking.outputs
         running.walks, running.depth = (*before, self), depth + 1
+        entered = None if self.rules is None else self.rules.enter()
         try:
             with grad_mode(create_graph):
                 return anomaly.watched(self.run, roots) if state.anomaly else self.run(roots)
         finally:
             running.walks, running.depth = before, depth
             masking.is_on, masking.outputs = was_masked
+            if entered is not None:
+                leave(entered)
             state.recording_hooks = hooks  # whatever an unpack hook entered or left
 
     def run(self, roots: Sequence[tuple[Edge, Any]]) -> dict[Edge, Any]:
@@ -268,10 +273,10 @@ class Walk:
         if self.observer is None:
             if state.__dict__["anomaly"]:
                 results = anomaly.guarded(node, grads, wanted)
-            elif not isinstance(node, OpNode):
-                results = node.run(grads, wanted)
             elif self.rules is not None:
                 results = self.rules.run(node, grads, wanted)
+            elif not isinstance(node, OpNode):
+                results = node.run(grads, wanted)
             elif type(node.op) in CUTS and not is_watched and self._add_piece(node):
                 return
             else:

@@ -74,6 +74,13 @@ class ErrorWords:
 
 
 @record(eq=False)
+class GroupAddress:
+    """The address of the words of a group of processes (`plan.records.GroupWords`)."""
+
+    group: str
+
+
+@record(eq=False)
 class Callback:
     """An op without native lowering: computed by its eager rule, called from the step; counted as a fallback."""
 
@@ -239,6 +246,7 @@ Argument = (
     | Immediate
     | ProductAddress
     | ForeignAddress
+    | GroupAddress
     | Sliced
     | ErrorWords
     | Word

@@ -31,7 +31,7 @@ class BodyTrace(Trace):
         self.outer_layers = state.layers
         if self.outer is not None:
             self.numbers, self.sizes = self.outer.numbers, self.outer.sizes
-            self.met_outside = self.outer.met_outside
+            self.met_outside, self.parts = self.outer.met_outside, self.outer.parts
 
     def owns(self, t: Tensor) -> bool:
         """Whether a tensor was made in this capture."""

@@ -55,7 +55,7 @@ class Call(EqualByText, GraphOp, abstract=True):
         raise NotImplementedError(self.name)
 
     @property
-    def calls_out(self) -> bool:  # type: ignore[override]
+    def calls_out(self) -> bool:
         """Whether the body calls a user's function."""
         return calls_out(self.graph)
 

@@ -6,6 +6,7 @@
 | ``AUTOJIT_CHECK`` | 1: verify the graph between passes, bounds-test every access, poison buffers |
 | ``AUTOJIT_REFERENCE`` | 1: eager mode computes with NumPy alone, also on large arrays |
 | ``AUTOJIT_FULL_TRACEBACK`` | 1: tracebacks keep every frame of autojit's |
+| ``AUTOJIT_NOTICE`` | 0: a compile of more than a second says nothing on the terminal |
 | ``AUTOJIT_NUM_THREADS`` | threads of a compiled step; default: the cores this process may use |
 | ``AUTOJIT_VECTOR_BYTES`` | 16, 32 or 64: kernels use vector registers of at most this size; default: the machine's |
 | ``AUTOJIT_CACHE_DIR`` | the object cache's directory |
@@ -31,6 +32,7 @@ class Config:
     check: bool = _flag("AUTOJIT_CHECK")
     reference: bool = _flag("AUTOJIT_REFERENCE")  # read when a thread starts to use tensors
     full_traceback: bool = _flag("AUTOJIT_FULL_TRACEBACK")
+    notice: bool = os.environ.get("AUTOJIT_NOTICE", "1").lower() not in ("0", "false", "no", "off")
 
 
 config = Config()

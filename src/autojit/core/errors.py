@@ -64,6 +64,9 @@ class WideIntegerError(Exception):
     """
 
 
+_MODULE = "  module    "  # as the facts of a message are written
+
+
 class AutojitError(Exception):
     """Base of the errors below; never raised itself.
 
@@ -115,7 +118,15 @@ class AutojitError(Exception):
         told = f"{place}, calling {place.callee}()" if place.callee else str(place)
         made = self._again(said, {**self.facts, "at": told}, "")
         made.is_placed = True
+        if place.part.root is not None:
+            made.in_module(place.part.module, place.part.kind)
         return made
+
+    def in_module(self, path: str, kind: str) -> None:
+        """Note the module whose call failed, by its path in the outermost one, and its class."""
+        notes: list[str] = self.__dict__.setdefault("__notes__", [])
+        notes[:] = [note for note in notes if not note.startswith(_MODULE)]
+        notes.append(f"{_MODULE}{path} ({kind})" if path and path != kind else f"{_MODULE}{kind}")
 
     def of_call(self, op: str) -> Self:
         """The same error of an op that was computed at once: what the user called stands where the op's name did."""
@@ -142,6 +153,8 @@ class AutojitError(Exception):
     def _again(self, what: str, facts: Mapping[str, object], op: str) -> Self:
         made = type(self).__new__(type(self))
         AutojitError.__init__(made, what, facts, self.fix, op)
+        if "__notes__" in self.__dict__:
+            made.__dict__["__notes__"] = list(self.__dict__["__notes__"])
         made.is_placed = self.is_placed
         return made
 

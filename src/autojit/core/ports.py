@@ -2,9 +2,11 @@
 
 - ``Numpy``: what ``interop`` offers to NumPy's protocols on Tensor; imported when first used.
 - ``Sparse``: what ``sparse`` offers to dispatch and to Tensor's methods; imported when first used.
+- ``Passes``: how nodes of ops ask for native code that does a backward pass which has come often; as ``Numpy``.
+- ``Export``: what writes the step of a jitted function to a library; imported when first used.
 - ``Transforms``: how ops that hold graphs (``cond``, ``scan``, ``while_loop``) ask for the derivatives of these.
 
-The fourth, what ``jit`` offers while a step is being captured, is ``tensor.trace.Trace``. Types of higher layers are
+The sixth, what ``jit`` offers while a step is being captured, is ``tensor.trace.Trace``. Types of higher layers are
 left open here.
 """
 
@@ -62,6 +64,16 @@ class Transforms(Protocol):
         """The graph over a batch."""
 
 
+class Passes(Protocol):
+    """Backward passes of eager histories as native calls, as ``autojit.jit`` compiles them."""
+
+    def backward(self, root: Any, number: int, keep: bool) -> bool:
+        """Do a pass that adds to ``.grad`` of all leaves; False: the engine has to do it."""
+
+    def asked(self, root: Any, number: int, inputs: Sequence[Any], keep: bool) -> tuple[Any, ...] | None:
+        """The gradients by some leaves; None: the engine has to do it."""
+
+
 class Numpy(Protocol):
     """NumPy's functions over tensors, as ``autojit.interop`` computes them."""
 
@@ -77,12 +89,21 @@ class Numpy(Protocol):
         """What stands for a function of NumPy's, or for a ufunc's loop over operands of its dtypes; None: nothing."""
 
 
+class Export(Protocol):
+    """Libraries, as ``autojit.export`` writes them."""
+
+    def write(self, function: Any, path: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Write the step for a call of a jitted function, or without arguments the last one, next to a path."""
+
+
 class Ports:
     """Filled in by the higher layers when they are imported, which is at the latest when one of them is asked for."""
 
+    export: Export
     numpy: Numpy
     sparse: Sparse
     transforms: Transforms
+    passes: Passes
 
     def __getattr__(self, name: str) -> Any:
         if name not in _HOMES:
@@ -92,5 +113,11 @@ class Ports:
         return vars(self)[name]
 
 
-_HOMES = {"numpy": "autojit.interop", "sparse": "autojit.sparse", "transforms": "autojit.transforms.port"}
+_HOMES = {
+    "export": "autojit.export.exporting",
+    "numpy": "autojit.interop",
+    "passes": "autojit.jit.known_passes",
+    "sparse": "autojit.sparse",
+    "transforms": "autojit.transforms.port",
+}
 ports = Ports()

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.program_parts import PLAIN, Part
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARIES = (os.path.dirname(os.path.abspath(os.__file__)) + os.sep, os.path.dirname(np.__file__) + os.sep)
 _OWN: dict[str, bool] = {}  # by file name: a string knows its hash, a code object computes it again each time
@@ -30,12 +32,30 @@ class SourceLocation:
     ``called`` is what the user called there: code of autojit's, or its name; None where nobody asked.
     """
 
-    __slots__ = ("called", "code", "instruction")
+    __slots__ = ("_line", "_part", "called", "code", "instruction")
+    _part: Part  # set only where a step is captured: eager ops do without
+    _line: int  # set when it was asked for: 40 us in a long function
 
     def __init__(self, code: CodeType | None, instruction: int, called: CodeType | str | None = None) -> None:
         self.code = code
         self.instruction = instruction
         self.called = called
+
+    @property
+    def part(self) -> Part:
+        """The module and the phase of the program that an op of a step belongs to."""
+        return getattr(self, "_part", PLAIN)
+
+    def in_part(self, part: Part | None) -> SourceLocation:
+        """The place, as one of this part of the program."""
+        if part is not None:
+            self._part = part
+        return self
+
+    def described(self) -> str:
+        """``file.py:41``, and the module and phase behind it: ``file.py:41 (encoder.layer.3 backward)``."""
+        part = str(self.part)
+        return f"{self} ({part})" if part else str(self)
 
     @property
     def callee(self) -> str:
@@ -57,6 +77,12 @@ class SourceLocation:
 
     @property
     def line(self) -> int:
+        known: int | None = getattr(self, "_line", None)
+        if known is None:
+            known = self._line = self._found_line()
+        return known
+
+    def _found_line(self) -> int:
         if self.code is None:
             return 0
         for start, end, line in self.code.co_lines():
@@ -109,9 +135,9 @@ def here(of_history: bool = False, depth: int = 1, is_inside: bool = False) -> S
     callee: FrameType | None = None  # the outermost of autojit's frames that does not only hand the call on
     relayed: FrameType | None = None  # the outermost of those that do
     while frame is not None:
-        if frame is entered:
+        if frame is entered and not (of_history and _recorder is not None):
             if _entered.place is None:
-                _entered.place = _outside(frame)
+                _entered.place = _outside(frame).in_part(_entered.part)
             return _entered.place
         code = frame.f_code
         found = known.get(id(code))
@@ -130,8 +156,10 @@ def here(of_history: bool = False, depth: int = 1, is_inside: bool = False) -> S
                 if _is_generated(frame):
                     return _outside(sys._getframe(depth))
                 named = callee or relayed
-                return SourceLocation(code, frame.f_lasti, None if named is None else _name_of(named))
-            return SourceLocation(code, frame.f_lasti, called)
+                found_there = SourceLocation(code, frame.f_lasti, None if named is None else _name_of(named))
+            else:
+                found_there = SourceLocation(code, frame.f_lasti, called)
+            return found_there.in_part(_entered.part) if is_inside else found_there
         if kind == _OWN_CODE:
             callee = frame
         elif kind == _OWN_RELAY:
@@ -181,24 +209,34 @@ class _Entered(threading.local):
 
     frame: FrameType | None = None
     place: SourceLocation | None = None
+    part: Part | None = None  # of the program, which the ops inside belong to
 
 
 _entered = _Entered()
 
 
-def enter(frame: FrameType | None) -> tuple[FrameType | None, SourceLocation | None]:
+Entering = tuple[FrameType | None, SourceLocation | None, Part | None]
+
+
+def enter(frame: FrameType | None, part: Part | None = None, place: SourceLocation | None = None) -> Entering:
     """Say that the thread is in a frame of autojit's, until `leave` is given what is returned.
 
-    The way of ``here(is_inside=True)`` ends there.
+    The way of ``here(is_inside=True)`` ends there; ``place`` is the user's line behind it, if that is known already.
+    What is found inside belongs to ``part`` of the program.
     """
-    before = _entered.frame, _entered.place
-    _entered.frame, _entered.place = frame, None
+    before = _entered.frame, _entered.place, _entered.part
+    _entered.frame, _entered.place, _entered.part = frame, place, part
     return before
 
 
-def leave(before: tuple[FrameType | None, SourceLocation | None]) -> None:
+def leave(before: Entering) -> None:
     """The end of what `enter` began."""
-    _entered.frame, _entered.place = before
+    _entered.frame, _entered.place, _entered.part = before
+
+
+def entered_part() -> Part | None:
+    """The part of the program that the thread is in."""
+    return _entered.part
 
 
 def _outside(frame: FrameType) -> SourceLocation:

@@ -16,7 +16,7 @@ from autojit.demo.training import Run, stage_text, train
 STEPS, SMALL_STEPS = 1500, 150
 EMULATED_STEPS = 20  # on a CUDA device that the host computes, instruction by instruction
 GOAL, SMALL_GOAL = 0.97, 0.90  # held-out accuracy on scikit-learn's digits after that many steps
-STAGES = ("graph", "adjoint", "schedule", "llvm")
+STAGES = ("captured", "adjoint", "optimised", "schedule", "llvm")
 DEVICES = ("cpu", "cuda")
 DEFAULT_PLOT = Path("out") / "demo.png"
 

@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
-from typing import TextIO
 
 import autojit as aj
 from autojit.cache import CacheStats
 from autojit.demo.training import Run
 
-_BAR_CELLS = 32
-_REDRAW_S = 0.1
-
 
 class Progress:
-    """A bar that redraws itself on a terminal; elsewhere only its last line is written."""
+    """A bar over the steps of a training, with its loss."""
 
-    def __init__(self, label: str, total: int, stream: TextIO | None = None) -> None:
-        self.label = label
-        self.total = total
-        self.stream = stream or sys.stderr
-        self._drawn_at = 0.0
+    def __init__(self, label: str, total: int) -> None:
+        self._bar = aj.utils.progress(desc=label, total=total)
 
     def __call__(self, done: int, loss: float) -> None:
-        now = time.monotonic()
-        is_last = done == self.total
-        if not is_last and (not self.stream.isatty() or now - self._drawn_at < _REDRAW_S):
-            return
-        self._drawn_at = now
-        cells = _BAR_CELLS * done // self.total
-        bar = "#" * cells + "." * (_BAR_CELLS - cells)
-        end = "\n" if is_last else ""
-        start = "\r" if self.stream.isatty() else ""
-        self.stream.write(f"{start}{self.label:<9}[{bar}] {done}/{self.total}  loss {loss:.4f}{end}")
-        self.stream.flush()
+        self._bar.set_postfix(loss=f"{loss:.4f}", refresh=False)
+        self._bar.update(done - self._bar.n)
+        if done == self._bar.total:
+            self._bar.close()
 
 
 def duration(elapsed_s: float) -> str:
@@ -98,22 +82,24 @@ def loss_difference(eager: Run, compiled: Run) -> float:
 
 
 def write_plot(path: Path, eager: Run, compiled: Run) -> None:
-    """Loss and step times over the steps, as the file type of ``path``'s suffix.
+    """Loss, how far eager and compiled are apart, and step times, as the file type of ``path``'s suffix.
 
     Raises:
         ImportError: matplotlib is not installed.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    losses, times = figure.subplots(1, 2)
-    for run, style in ((eager, "-"), (compiled, "--")):
-        steps = range(1, len(run.losses) + 1)
-        losses.plot(steps, run.losses, style, label=run.mode, linewidth=1)
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    losses, apart, times = figure.subplots(1, 3)
+    steps = range(1, len(compiled.losses) + 1)
+    losses.plot(steps, compiled.losses, linewidth=1)
+    differences = [abs(a - b) / max(abs(a), 1e-12) for a, b in zip(eager.losses, compiled.losses, strict=True)]
+    apart.plot(steps, [max(d, 1e-9) for d in differences], ".", markersize=3)  # 1e-9 stands for less, and for none
+    for run in (eager, compiled):
         times.plot(steps, [s * 1e6 for s in run.step_s], ".", label=run.mode, markersize=3)
-    losses.set(xlabel="step", ylabel="loss (nats)", yscale="log", title="the same training")
+    losses.set(xlabel="step", ylabel="loss (nats)", yscale="log", title="training, compiled")
+    apart.set(xlabel="step", ylabel="relative difference", yscale="log", title="from the same training, eager")
     times.set(xlabel="step", ylabel="time per step (µs)", yscale="log", title="the first compiled step compiles")
-    losses.legend()
     times.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

@@ -37,6 +37,11 @@ class AwaitedKernels:
         """A context in which no kernel comes: equal calls give equal results, whichever thread makes them."""
         self._lock = new_lock()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether some thread is inside ``settled``."""
+        return self._is_settled
+
     def find(self, kind: Hashable, make: Make) -> Any:
         """The kernel, which ``make`` makes; None as long as there is none.
 

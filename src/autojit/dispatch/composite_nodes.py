@@ -92,7 +92,7 @@ def composed(
     node = node_type(Left, name or backward_name(op.name))()
     node.edges = [edge_of(t) for t in made]
     node.out_metas = [type_of(t) for t in made]
-    node.source = here(True)
+    node.source = here(True, is_inside=True)
     for t in entered:
         if isinstance(t._grad_fn, Entered):
             t._grad_fn.masks, t._grad_fn.left = op.masks_cotangents, weakref.ref(node)
@@ -120,7 +120,7 @@ def _entered(t: Tensor, is_laid_out: bool) -> Tensor:
     edge = edge_of(t)
     if edge is not None:
         node = Entered()
-        node.edges, node.out_metas, node.source = [edge], [type_of(t)], here(True)
+        node.edges, node.out_metas, node.source = [edge], [type_of(t)], here(True, is_inside=True)
         node.is_laid_out = is_laid_out
         made._requires_grad, made._grad_fn = True, node
     return made

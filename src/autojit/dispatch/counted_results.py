@@ -1,7 +1,7 @@
 """Eager results on a device that are as long as the elements say: computed there, and one number is waited for.
 
 Before the length is known there is room for the longest result. A graph of fixed sizes fills what there is of it, in
-order, and counts (`ops.counted_positions.PackedPositions`); then the number is read, and so many elements are kept.
+order, and counts (`ops.counted_positions.PackedPositions`); then the number is read, and that many elements are kept.
 """
 
 from __future__ import annotations

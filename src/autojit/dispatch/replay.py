@@ -9,11 +9,13 @@ How to read: ``Rules`` decides, ``Recording`` is what is kept, ``_learnt`` makes
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from autojit.core.program_parts import PLAIN, Part
 from autojit.core.sizes import is_symbolic
-from autojit.core.source import SourceLocation
+from autojit.core.source import Entering, SourceLocation, enter, leave
 from autojit.core.structure import structure
 from autojit.core.types import TensorType
 from autojit.dispatch.dispatch import attach_view, value_of
@@ -45,9 +47,28 @@ class Rules:
 
     def __init__(self, place: SourceLocation) -> None:
         self.place = place
+        self._places: dict[Part, SourceLocation] = {}
 
-    def run(self, node: OpNode, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
-        """``node.run(grads, wanted)``."""
+    def run(self, node: Any, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
+        """``node.run(grads, wanted)``; what it records belongs to the module whose call recorded the node."""
+        part = node.source.part.backward
+        place = self.place = self._places.get(part) or self._place_in(part)
+        before = enter(sys._getframe(), part, place)
+        try:
+            return self._run(node, grads, wanted) if isinstance(node, OpNode) else node.run(grads, wanted)
+        finally:
+            leave(before)
+
+    def enter(self) -> Entering:
+        """Until `leave` is given what is returned, what is recorded beside the rules belongs to the pass."""
+        return enter(sys._getframe(1), PLAIN.backward, self._place_in(PLAIN.backward))
+
+    def _place_in(self, part: Part) -> SourceLocation:
+        place = SourceLocation(self.place.code, self.place.instruction, self.place.called).in_part(part)
+        self._places[part] = place
+        return place
+
+    def _run(self, node: OpNode, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
         if _is_replaying() and type(node) is not NotImplementedNode:
             given = _saved(node)
             described = None if given is None else _described(node.op, [*given, *grads], wanted)

@@ -115,7 +115,7 @@ def imported(capsule: object) -> NDArray[Any] | DeviceArray:
     array = array.view(bfloat16.numpy) if is_brain_float else array
     dtype_of_numpy(array.dtype)
     if any(step < 0 for step in array.strides):
-        raise ArgumentError("from_dlpack: the array lies backwards in memory (a negative stride); copy the array first")
+        raise ArgumentError("from_dlpack: the array has a negative stride; copy the array first")
     if kind not in _KINDS:
         return array
     is_constant = name == "dltensor_versioned" and not array.flags.writeable  # before version 1 nothing says so
@@ -241,7 +241,7 @@ def borrowed(data: Any) -> Tensor:
     layout = layout.view(bfloat16.numpy) if told["typestr"] == _BRAIN_FLOAT else layout
     dtype_of_numpy(layout.dtype)
     if any(step < 0 for step in layout.strides):
-        raise ArgumentError("the array lies backwards in memory (a negative stride); copy the array first")
+        raise ArgumentError("the array has a negative stride; copy the array first")
     if stream is not None:
         space.wait_for(stream)
     array: Any = DeviceArray(layout, space)

@@ -74,7 +74,7 @@ def __dlpack__(
     bare = memory_of(self)
     if any(step < 0 for step in bare.strides):  # a flipped tensor: some libraries abort on negative strides
         if copy is False:
-            raise BufferError("a tensor that lies backwards in memory can be exported as a copy only; pass copy=None")
+            raise BufferError("a tensor with a negative stride can be exported as a copy only; pass copy=None")
         copy = True
     return exported(bare.copy(order="C") if copy else bare, CPU_PLACE, max_version)
 

@@ -2,8 +2,8 @@
 
 They leave its version counter with the tensor, so that what was saved for backward before notices the change that
 follows. A captured step cannot follow them, but for ``x.data = y``: what the step has made looks at the other memory as
-in eager mode. Where the tensor is from outside or stands for an argument, who knows who else looks at its memory? Such
-a call runs line by line (except for ``x.data -= y``, which gives the tensor the memory that it has).
+in eager mode. Where the tensor is from outside or stands for an argument, what else looks at its memory is not known.
+Such a call runs line by line (except for ``x.data -= y``, which gives the tensor the memory that it has).
 """
 
 from __future__ import annotations

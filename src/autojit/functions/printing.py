@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from html import escape
@@ -208,11 +209,12 @@ def _joined(text: str, suffixes: list[str]) -> str:
 
 # -- in notebooks
 
+MOST_PARTS = 4  # of an array of three and more axes
 _STYLE = "text-align: right; font-family: monospace"
 
 
 def to_html(self: Tensor) -> str:
-    """A tensor of one or two axes as a table, others as ``print`` shows them; long axes show their ends.
+    """A tensor of one or two axes as a table, one of more as tables of its last two; long axes show their ends.
 
     Example:
         >>> import autojit as aj
@@ -221,16 +223,36 @@ def to_html(self: Tensor) -> str:
     """
     t = type_of(self)
     is_plain = type(self._array) is np.ndarray and state.trace is None and not state.layers
-    if not is_plain or t.ndim not in (1, 2) or not t.size:
+    if not is_plain or t.ndim == 0 or not t.size:
         return f"<pre>{escape(str(self))}</pre>"
-    is_recorded = wants_grad(self)
-    array = self._array.reshape(-1, t.shape[-1])
+    history = "requires_grad" if self._grad_fn is None else escape(self._grad_fn.name())
+    told = f"{escape(str(t))} · {history}" if wants_grad(self) else escape(str(t))
+    array = self._array
     text = number_format(array)
+    if t.ndim <= 2:
+        return f"<div><code>tensor {told}</code>{_table(array.reshape(-1, t.shape[-1]), text)}</div>"
+    parts = [_part(array, place, text) for place in _leading(array.shape[:-2])]
+    return f"<div><code>tensor {told}</code>{''.join(parts)}</div>"
+
+
+def _leading(shape: tuple[int, ...]) -> list[tuple[int, ...] | None]:
+    """The places in the leading axes whose last two axes are shown: the first and the last ones."""
+    count = math.prod(shape)
+    edge = MOST_PARTS // 2
+    numbers = list(range(count)) if count <= MOST_PARTS else [*range(edge), None, *range(count - edge, count)]
+    return [None if n is None else tuple(map(int, np.unravel_index(n, shape))) for n in numbers]
+
+
+def _part(array: NDArray[Any], place: tuple[int, ...] | None, text: Callable[[Any], str]) -> str:
+    if place is None:
+        return "<div>…</div>"
+    return f"<div><code>[{', '.join(map(str, place))}]</code>{_table(array[place], text)}</div>"
+
+
+def _table(array: NDArray[Any], text: Callable[[Any], str]) -> str:
     rows, columns = (_places(n) for n in array.shape)
     body = "".join(f"<tr>{''.join(_cell(array, r, c, text) for c in columns)}</tr>" for r in rows)
-    history = "requires_grad" if self._grad_fn is None else escape(self._grad_fn.name())
-    told = f"{escape(str(t))} · {history}" if is_recorded else escape(str(t))
-    return f"<div><code>tensor {told}</code><table style='{_STYLE}'>{body}</table></div>"
+    return f"<table style='{_STYLE}'>{body}</table>"
 
 
 def _places(extent: int) -> list[int | None]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from autojit.core.errors import DifferentiationError
+from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.history.node_arguments import argument_of, extents_of, is_saved
 from autojit.history.saved import (
@@ -86,6 +87,14 @@ class OpNode(Node):
         if state.grad_enabled and not is_call:
             _connect_constants(found, (*primals, *results))
         return found
+
+    def backward_alone(self, number: int, gradient: Any, keep: bool) -> bool:
+        return gradient is None and _has_come_often(self) and ports.passes.backward(self, number, keep)
+
+    def grad_alone(self, number: int, gradient: Any, inputs: Any, keep: bool) -> tuple[Tensor, ...] | None:
+        if gradient is not None or not _has_come_often(self):
+            return None
+        return ports.passes.asked(self, number, inputs, keep)
 
     def _read_by_call(self, bars: Sequence[Any]) -> Collection[int]:
         """Which operands, and then results, a captured function's derivative reads, or eager mode keeps for it.
@@ -195,6 +204,21 @@ class OpNode(Node):
             lambda: self._saved(kind, place),
             result,
         )
+
+
+def _has_come_often(node: Node) -> bool:
+    """Whether passes have begun at a line so often that it may pay to know them."""
+    source = node.source
+    line = id(source.code), source.instruction
+    times = _PASSES[line] = _PASSES.get(line, 0) + 1
+    if len(_PASSES) > _MOST_LINES:
+        _PASSES.clear()
+    return times > OFTEN
+
+
+OFTEN = 16
+_MOST_LINES = 4096
+_PASSES: dict[tuple[int, int], int] = {}  # by code and instruction
 
 
 class ZeroDerivative(Node):

@@ -109,7 +109,7 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor], line: 
     node.op = op
     node.mask = mask
     node.edges = edges
-    node.source = here(True) if line is None else line
+    node.source = here(True, is_inside=state.trace is not None) if line is None else line
     hooks = state.__dict__["recording_hooks"]
     versions: list[int] = []
     primals: list[Any] = []
@@ -277,7 +277,7 @@ def symbolic_node(
     node.op = op
     node.mask = sum(1 << i for i, e in enumerate(edges) if e is not None)
     node.edges = edges
-    node.source = here(True)
+    node.source = here(True, is_inside=state.trace is not None)
     result = op.result_type(*metas)
     results = [result] if op.n_outputs == 1 else list(result)
     node.primals = list(metas)

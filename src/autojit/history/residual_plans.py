@@ -6,6 +6,7 @@ Found once per op and kind of operands by a dry run of the rule with tracers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import copysign
 from typing import Any, NamedTuple
 
 from autojit.core.sizes import is_symbolic
@@ -58,15 +59,20 @@ def plans_of(op: Op) -> dict[Any, ResidualPlan | None]:
     Equal ops share them, unless their parameters hold what users made (graphs of captures with their tensors,
     functions): nobody here keeps such an op alive.
     """
-    plans = _PLANS.get(op)
+    plans = None if _has_negative_zero(op) else _PLANS.get(op)
     if plans is None:
         plans = {}
-        if is_plain(op):
+        if is_plain(op) and not _has_negative_zero(op):
             if len(_PLANS) >= _PLAN_LIMIT:
                 _PLANS.clear()
             _PLANS[op] = plans
     object.__setattr__(op, "_plans", plans)
     return plans
+
+
+def _has_negative_zero(op: Op) -> bool:
+    """Whether a parameter is -0.0: the op counts as equal to one with 0.0, and computes something else."""
+    return any([type(x) is float and not x and copysign(1.0, x) < 0 for x in op.__dict__.values()])  # noqa: C419
 
 
 def new_plan(

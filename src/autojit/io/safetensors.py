@@ -9,6 +9,7 @@ dtype and shape ask for. Source: https://github.com/huggingface/safetensors, sec
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -75,7 +76,12 @@ def save_file(tensors: Mapping[str, Tensor], filename: Path, metadata: Mapping[s
 def written_whole(filename: Path) -> Iterator[BinaryIO]:
     """A file to write, which appears under its name when it is complete, or not at all."""
     path = os.fspath(filename)
-    descriptor, temporary = tempfile.mkstemp(prefix=".aj-", dir=os.path.dirname(path) or ".")
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, "save: the path is a folder: give the name of a file in it", path)
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=".aj-", dir=os.path.dirname(path) or ".")
+    except OSError as error:  # which names the temporary file, and nobody knows that
+        raise type(error)(error.errno, f"save: {error.strerror}: the folder of the path", path) from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file

@@ -187,7 +187,7 @@ class _Reader:
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
             raise LoadError(f"load: the record {info.filename} is compressed or encrypted; torch stores records as is")
         if not 0 <= info.header_offset < self.source.size_bytes:
-            raise LoadError(f"load: the record {info.filename} lies outside of the file")
+            raise LoadError(f"load: the record {info.filename} is outside of the file")
         self.read_bytes += info.file_size
         if info.file_size != info.compress_size or self.read_bytes > self.source.size_bytes:
             raise LoadError(f"load: the record {info.filename} claims more bytes than the file has")

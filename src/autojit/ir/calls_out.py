@@ -6,9 +6,18 @@ run again for what they had inside, decisions, a look at a step that failed) lea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from autojit.ir.graph import Graph, Node, replace
+
+
+def graphs_of(op: Any) -> Iterator[Graph]:
+    """The graphs that an op holds."""
+    if hasattr(op, "graphs"):
+        yield from op.graphs()
+    elif isinstance(getattr(op, "graph", None), Graph):
+        yield op.graph
 
 
 def calls_out(graph: Graph) -> bool:

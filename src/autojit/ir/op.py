@@ -101,8 +101,7 @@ class Op:
     name: ClassVar[str] = "op"
     registry: ClassVar[Registry] = Registry()
     abstract: ClassVar[bool] = True
-    has_effect: ClassVar[bool] = False
-    calls_out: ClassVar[bool] = False  # it calls a user's function, or a graph in it does: once, in the program's order
+    of_ranks: ClassVar[bool] = False  # an op of a group of processes (``ops.ranks``)
     is_view: ClassVar[bool] = False
     moves: ClassVar[bool] = False  # the op's own rule says where the result is; else that is where the operands are
     spans_devices: ClassVar[bool] = False  # its graphs say where each value is; operands may be on several devices
@@ -152,9 +151,23 @@ class Op:
         def masks_cotangents(self) -> bool:
             """Whether the VJP rule may zero elements of a cotangent that is not 0 there."""
 
+        @property
+        def has_effect(self) -> bool:
+            """Whether it is computed where nothing reads it, for what it does."""
+
+        @property
+        def calls_out(self) -> bool:
+            """Whether it or a graph in it calls a user's function or other processes: once, in the program's order."""
+
+        @property
+        def repeated(self) -> Op | None:
+            """Of one that calls out: the op whose call it makes again, for a derivative."""
+
     else:
         n_outputs = 1
         masks_cotangents = True
+        has_effect = calls_out = False
+        repeated = None
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)

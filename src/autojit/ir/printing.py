@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from autojit.core.device import Device
@@ -65,15 +66,27 @@ def print_node(node: Node, names: dict[Value, str]) -> str:
     return f"{left} = {node.op}({', '.join(names[v] for v in node.inputs)})"
 
 
-def print_graph(graph: Graph, *, sources: bool = False) -> str:
-    """The graph as text: on one line when it fits, else a line per node; ``sources`` appends the user's lines."""
-    head, *body, tail, end = print_lines(graph, names_of(graph))
+def print_graph(
+    graph: Graph,
+    *,
+    sources: bool = False,
+    told: Mapping[Value, str] | None = None,
+    names: dict[Value, str] | None = None,
+) -> str:
+    """The graph as text: on one line when it fits, else a line per node.
+
+    ``sources`` appends the user's lines and modules; ``told`` says more of inputs, in lines of their own; ``names`` are
+    those of another graph that the values are from.
+    """
+    names = names_of(graph) if names is None else names
+    head, *body, tail, end = print_lines(graph, names)
     one_line = " ".join([head, *body, tail, end])
     if len(one_line) <= _LINE and not sources:
         return one_line
     if sources:
-        body = [f"{text}  # {node.source}" for text, node in zip(body, graph.nodes, strict=True)]
-    return "\n".join([head, *(f"  {line}" for line in [*body, tail]), end])
+        body = [f"{text}  # {node.source.described()}" for text, node in zip(body, graph.nodes, strict=True)]
+    inputs = [f"# {names[v]} is {told[v]}" for v in graph.inputs if v in told] if told else []
+    return "\n".join([head, *(f"  {line}" for line in [*inputs, *body, tail]), end])
 
 
 def print_lines(graph: Graph, names: dict[Value, str]) -> list[str]:

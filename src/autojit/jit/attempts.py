@@ -15,6 +15,7 @@ from autojit.core.errors import WideIntegerError
 from autojit.jit.assigned_places import Rebinding, rebound
 from autojit.jit.calls import RESTARTS_LIMIT, Call
 from autojit.jit.captures import remove
+from autojit.jit.compile_options import expect_step
 from autojit.jit.failed_calls import undone_if_failed
 from autojit.jit.kept_signatures import forget_all
 from autojit.jit.line_by_line import BeingCompiled, CopiedArguments, Endless, WideIntegers
@@ -43,6 +44,7 @@ def settled(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Ran
     outcome = by_steps(owner, args, kwargs, drawn)
     if isinstance(outcome, Ran):
         return outcome
+    expect_step(owner, outcome)
     run: Callable[..., Any]
     if isinstance(outcome, ToCompare):
         run, given = partial(outcome.comparison.of_run, drawn), (args, kwargs)

@@ -222,7 +222,7 @@ class Contents(ContainerChanges):
         elif is_a(value, set) and id(value) in self._before:
             settle_digits(value)
         if depth > DEPTH_LIMIT:
-            raise self._refusal(value, "lies too deep")
+            raise self._refusal(value, "is nested too deeply")
         is_known = id(value) in self._whole
         if is_known and not deep:
             return

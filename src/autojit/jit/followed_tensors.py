@@ -154,7 +154,7 @@ class Following:
         for k, (t, array, form) in enumerate(self.forms):
             if t._array is not array:
                 if _form(t) != form:
-                    return f"a tensor {form[0]} has become {type_of(t)}, or lies otherwise"
+                    return f"a tensor {form[0]} has become {type_of(t)}, or is laid out differently in memory"
                 self.forms[k] = t, t._array, form
                 self.count[0] += 1
         return None

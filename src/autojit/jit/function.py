@@ -19,12 +19,14 @@ from typing import Any
 
 from autojit.compiler import Options
 from autojit.core.collector_pause import uncollected
+from autojit.core.compile_notice import noticed
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.locks import is_mine, new_lock
 from autojit.core.size_recorder import recording
 from autojit.core.tracebacks import trim
 from autojit.core.wrapping import code_holder, names_of
+from autojit.jit.answers import Answers
 from autojit.jit.argument_nests import ArgumentNests
 from autojit.jit.arguments import (
     Key,
@@ -39,7 +41,8 @@ from autojit.jit.arguments import (
 from autojit.jit.assigned_places import Rebinding, carried, changing_numbers
 from autojit.jit.attempts import note_reason, profiled, settled
 from autojit.jit.calls import Call, alone
-from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
+from autojit.jit.captures import Branch, Captures, JitStats, remove, too_many
+from autojit.jit.compile_options import check_mode, expect_one_part
 from autojit.jit.compiled_beside import begin, eagerly, take_over
 from autojit.jit.eager_mode import eager, set_modes
 from autojit.jit.followed_runs import followed, with_drawn
@@ -47,10 +50,10 @@ from autojit.jit.gathering_arguments import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards
 from autojit.jit.kept_signatures import Forgetting, make_room
-from autojit.jit.line_by_line import CopiedArguments
+from autojit.jit.line_by_line import CopiedArguments, LineByLine
 from autojit.jit.made_objects import let_out, with_plain_keys
-from autojit.jit.memory_budget import Measured, check_budget, measured, warn_if_missed
-from autojit.jit.methods import Methods, distributed, found_by_name
+from autojit.jit.memory_budget import Measured, check_budget, warn_if_missed
+from autojit.jit.methods import Methods, distributed, found_by_name, is_taken_along
 from autojit.jit.native import NativeStep, linked
 from autojit.jit.native_calls import NativeCalls
 from autojit.jit.needed_python import why_not_native
@@ -61,10 +64,12 @@ from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
 from autojit.jit.overlaps import told_apart
 from autojit.jit.pytree import Args, Kwargs
+from autojit.jit.rank_programs import require_same_program
 from autojit.jit.recorded_results import has_code
-from autojit.jit.report import explain_function, memory_of, show_stage, statistics
+from autojit.jit.report import memory_of
 from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
+from autojit.jit.timing import Timing
 from autojit.jit.trace import Trace
 from autojit.jit.verify import Comparison, check_option
 from autojit.runtime.entry_spec import Refusal
@@ -78,11 +83,11 @@ RECENT_LIMIT = 4  # native steps that are asked in turn
 MODES = 5  # one more than the greatest ``grad_enabled + 2 * inference``
 
 
-class JitFunction:
+class JitFunction(Answers):
     """What ``@aj.jit`` returns: call it like the function.
 
-    ``explain()`` tells what was captured and why; ``stats()`` counts; ``show(stage)`` prints "graph", "adjoint",
-    "schedule", "llvm", "asm" or "ptx"; ``memory()`` gives bytes.
+    ``explain()`` tells what was captured and why; ``stats()`` counts; ``show(stage)`` prints "captured", "adjoint",
+    "optimised", "schedule", "llvm", "asm" or "ptx"; ``memory()`` gives bytes.
     """
 
     is_named_by_function = True  # messages speak of the function, not of this class
@@ -94,6 +99,7 @@ class JitFunction:
         dynamic: bool | None = None,
         memory_budget: int | None = None,
         background: bool = False,
+        fullgraph: bool = False,
     ) -> None:
         code = code_holder(function)
         if inspect.isgeneratorfunction(code) or inspect.iscoroutinefunction(code):
@@ -107,7 +113,7 @@ class JitFunction:
         self.function = function
         self.methods = Methods(self)
         self.name = self.__dict__.get("__name__", type(function).__name__)
-        self.verify, self.memory_budget, self.background = verify, memory_budget, background
+        self.verify, self.memory_budget, self.background, self.fullgraph = verify, memory_budget, background, fullgraph
         self.is_measured = False  # whether the call in hand ends where its step would run
         self.roots: dict[Key, Captures] = {}
         self.open_numbers, self.open_sizes = OpenNumbers(), OpenSizes(dynamic)
@@ -116,8 +122,10 @@ class JitFunction:
         self.attributes: set[str] = set()  # of tensor arguments that the function asks for
         self.counts = JitStats()
         self.newest: CompiledStep | None = None
+        self.timed: Timing | None = None  # what `timing` was asked for last
         self._installed: list[Callable[..., Any] | None] = [None] * MODES
         self.comparison = None if verify is None else Comparison(self, verify)
+        self._entries: list[Callable[..., Any] | None]
         self._entries = self._installed if verify in (None, "first") else [self.comparison] * MODES
         self.natives, self.forgetting = NativeCalls(), Forgetting()
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
@@ -150,7 +158,7 @@ class JitFunction:
     def options(self) -> dict[str, Any]:
         """What ``jit`` was given besides the function."""
         options = {"verify": self.verify, "dynamic": self.open_sizes.dynamic, "memory_budget": self.memory_budget}
-        return {**options, "background": self.background}
+        return {**options, "background": self.background, "fullgraph": self.fullgraph}
 
     def of(self, function: Callable[..., Any]) -> JitFunction:
         """Another function compiled with the same options."""
@@ -172,7 +180,8 @@ class JitFunction:
     def __reduce__(self) -> Any:
         if isinstance(self.function, MethodType):
             return getattr, (self.function.__self__, self.name)
-        is_known = found_by_name(self.__dict__.get("__module__"), self.__dict__.get("__qualname__")) is self
+        module = self.__dict__.get("__module__")
+        is_known = found_by_name(module, self.__dict__.get("__qualname__")) is self and not is_taken_along(module)
         return (
             self.__dict__["__qualname__"] if is_known else (functools.partial(jit, **self.options()), (self.function,))
         )
@@ -245,7 +254,8 @@ class JitFunction:
 
     def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Ran | ToCompare:
         if self.is_measured:
-            raise Measured(memory_of(step, arrays))
+            raise Measured(step, memory_of(step, arrays))
+        expect_one_part(self, step)
         if self.comparison is not None and self.comparison.is_wanted(step):
             return ToCompare(self.comparison)
         result = call.run(step, arrays)
@@ -266,14 +276,15 @@ class JitFunction:
 
     def _root(self, call: Call) -> Captures:
         call.shapes, call.sizes = {}, {}
-        key = self._key(call)
-        found = self.roots.get(key)
+        found = self.roots.get(key := self._key(call))
         if found is None and not call.is_fixed:
             call.shapes, call.sizes = self.open_sizes.shapes(call.tree, call.leaves, call.bound)
             key = self._key(call) if call.shapes else key
             found = self.roots.get(key)
         if found is None:
             alike = [old for mode, old in self.roots if mode == key[0]]
+            if self.open_numbers.begin(alike, key[1], call.leaves):
+                return self._root(call)
             if self.open_numbers.notice(alike, key[1], call.leaves):
                 self.counts.note(self._difference(key))
                 return self._root(call)
@@ -327,21 +338,26 @@ class JitFunction:
         except BaseException as error:
             self.looks_at_arrays |= isinstance(error, OfNumPy | CopiedArguments)
             otherwise = root.give_up(error, self.counts.note)
+            if isinstance(error, LineByLine) and self.open_numbers.end_trials(call.tree, None, self.roots):
+                return BeginsAgain()
             if otherwise is None:
                 raise
             return otherwise
         if isinstance(capture, BeginsAgain):
             root.captures -= 1
             return capture
+        require_same_program(capture.trace)
         traced = time.perf_counter()
-        if self.open_numbers.give_up(call.tree, capture, self.counts.note):
+        numbers = self.open_numbers
+        if numbers.end_trials(call.tree, capture, self.roots) or numbers.give_up(call.tree, capture, self.counts.note):
             root.captures -= 1
             capture.trace.finish()
             return BeginsAgain()
         if self.background and not self.is_measured:
             return begin(self, root, branch, capture, call, traced - start)
         try:
-            made = build_path(capture, branch, call.path, Options(root.forms, self.memory_budget))
+            with noticed(self.name):
+                made = build_path(capture, branch, call.path, Options(root.forms, self.memory_budget))
         except (UndecidedSizeError, SpecializeSize) as error:
             remove(branch, capture)
             return self.open_sizes.give_up(capture.trace, getattr(error, "symbols", ()), str(error), self.counts.note)
@@ -420,39 +436,6 @@ class JitFunction:
         """Whether something comes between a call and its step, so that no step hands a call on to another one."""
         return self.rebinding is not None or self.comparison is not None
 
-    def stats(self) -> dict[str, Any]:
-        """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""
-        return statistics(self)
-
-    def explain(self, verbose: bool = False) -> str:
-        """One screen: what was captured, how it is called, what it reads, why it was captured again; or every guard."""
-        return explain_function(self, verbose)
-
-    def show(self, stage: str = "graph") -> str:
-        """The text of a stage of the last captured step: "graph", "adjoint", "schedule", "llvm", "asm" or "ptx"."""
-        return show_stage(self, stage)
-
-    def memory(self, *args: object, **kwargs: object) -> dict[str, int]:
-        """Bytes of the step for these arguments, which does not run; without any, of the last step, for its last sizes.
-
-        ``arena_bytes`` are temporaries, ``scratch_bytes`` what kernels need besides, ``state_bytes`` parameters and
-        other state, ``result_bytes`` what is returned.
-
-        Raises:
-            TraceError: no step serves the call.
-        """
-        return measured(self, args, kwargs) if args or kwargs else memory_of(self.last_step())
-
-    def steps(self) -> list[CompiledStep]:
-        """Every captured step."""
-        return [n for root in tuple(self.roots.values()) for n in nodes_of(root.branch) if isinstance(n, CompiledStep)]
-
-    def last_step(self) -> CompiledStep:
-        """The step captured last."""
-        if self.newest is None:
-            raise TraceError(f"jit: {self.name} has not been called yet")
-        return self.newest
-
 
 def jit(
     function: Callable[..., Any] | None = None,
@@ -461,6 +444,8 @@ def jit(
     dynamic: bool | None = None,
     memory_budget: int | None = None,
     background: bool = False,
+    fullgraph: bool = False,
+    mode: str | None = None,
 ) -> Any:
     """Compile a function of tensors: the whole step, with ``backward`` and optimiser, becomes one native call.
 
@@ -473,8 +458,11 @@ def jit(
         memory_budget: bytes that the temporaries of a step may take: what the backward pass reads is computed again
             instead of kept, as far as needed for that. Warns where it is not enough; ``memory()`` tells what is taken.
         background: compile on another thread; until a step is ready, calls run eagerly, which ``stats()`` counts.
+        fullgraph: a call that is not one step (it would run line by line, or Python decides on values) is an error.
+        mode: torch's names of trades between compile time and speed are accepted; there is one.
 
     Raises:
+        RuntimeError: an unknown ``mode``.
         TraceError: the function does something a capture cannot hold; the message says what to write instead.
 
     Example:
@@ -487,7 +475,9 @@ def jit(
     """
     check_option(verify)
     check_budget(memory_budget)
+    check_mode(mode)
     options: Any = {"verify": verify, "dynamic": dynamic, "memory_budget": memory_budget, "background": background}
+    options["fullgraph"] = fullgraph
     again = functools.partial(jit, **options)
     if function is None:
         return again

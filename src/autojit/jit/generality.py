@@ -215,7 +215,7 @@ def _different_result(a: Capture, b: Capture) -> str | None:
     if a.output_tree != b.output_tree:
         return "the structure of its results"
     if a.results.orders != b.results.orders:
-        return "how its results lie in memory"
+        return "how its results are laid out in memory"
     for x, y in zip(a.results.places, b.results.places, strict=True):
         if _shown(x) != _shown(y) or not _is_as(x.what, y.what):
             return f"a result, which becomes {y.what!r}"

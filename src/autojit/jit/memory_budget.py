@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 
 class Measured(BaseException):
-    """The step for a call is there, and does not run: its memory alone is asked for."""
+    """The step for a call is there, and does not run: it alone is asked for, or its memory."""
 
-    def __init__(self, memory: dict[str, int]) -> None:
+    def __init__(self, step: CompiledStep, memory: dict[str, int]) -> None:
         super().__init__()
+        self.step = step
         self.memory = memory
 
 
@@ -49,12 +50,17 @@ def measured(owner: JitFunction, args: Sequence[Any], kwargs: Mapping[str, Any])
     Raises:
         TraceError: the call would run line by line.
     """
+    return looked_for(owner, args, kwargs).memory
+
+
+def looked_for(owner: JitFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Measured:
+    """The step for a call, which does not run; see `measured`."""
     with UNLESS_REENTERED, alone(owner._lock, owner.natives):
         owner.is_measured = True
         try:
             by_steps(owner, tuple(args), dict(kwargs), carried(owner.function))
         except Measured as found:
-            return found.memory
+            return found
         finally:
             owner.is_measured = False
     raise TraceError(

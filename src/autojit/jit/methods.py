@@ -117,6 +117,24 @@ def distributed(function: object, jit: Callable[[Any], Any]) -> Any:
     return None
 
 
+def is_taken_along(module: object) -> bool:
+    """Whether whoever pickles takes functions of the main module along, for a process that has another main module.
+
+    That is what ``cloudpickle`` (joblib, Dask, Ray) and ``dill`` do; ``pickle`` itself leaves a name to be looked for.
+    Nothing but who calls tells them apart.
+    """
+    frame = sys._getframe(1) if module == "__main__" else None
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if isinstance(name, str) and not _TAKES_ALONG.isdisjoint(name.split(".")):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_TAKES_ALONG = frozenset(("cloudpickle", "dill", "_dill"))
+
+
 def found_by_name(module: object, path: object) -> Any:
     """What is there under a path of names in a module, as ``pickle`` looks for functions; None if nothing is."""
     if not isinstance(module, str) or not isinstance(path, str) or module not in sys.modules:

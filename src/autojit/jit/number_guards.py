@@ -27,7 +27,7 @@ LONGEST = 32  # ops of one decision that are computed before the step; longer on
 
 @record(eq=False)
 class NumberGuard:
-    """One decision: the inputs that it hangs on, the ops that compute it, and how it went."""
+    """One decision: the inputs that it depends on, the ops that compute it, and how it went."""
 
     value: Value
     inputs: tuple[Value, ...]

@@ -3,7 +3,8 @@
 A number is baked in at first. The second value of a float opens it, the fifth of an int: ints are often choices
 (an axis, a count of layers), and a step that knows them is faster. An int that counts, by one more than in a call that
 was the same otherwise, is open from then on (the position of a cache), unless Python decides on it together with a
-tensor. What it decides on numbers alone guards the capture (`number_guards.py`). Ints that a step
+tensor. What it decides on numbers alone guards the capture (`number_guards.py`): an int that begins as counters do is
+therefore open in a trial capture, and stays so if nothing but decisions looks at it (`if i % 4 == 3`). Ints that a step
 computes have 64 bits: what may not fit, by the known ranges of the numbers it is made of, Python computes
 (`exact_numbers.py`). What a function takes the digits of (``range(n)``) cannot stay open: it is fixed again, with the
 reason, and every value gets its own step.
@@ -23,13 +24,17 @@ from autojit.core.source import SourceLocation
 from autojit.ir.graph import Value
 from autojit.jit.number_ranges import ANY, INT64, POSITIVE, SMALL, Range
 from autojit.jit.pytree import TreeSpec
+from autojit.jit.segment import needed_nodes
 from autojit.runtime.entry_spec import INT64_LEAST, INT64_MOST
 
 if TYPE_CHECKING:
+    from autojit.jit.arguments import Key
+    from autojit.jit.captures import Captures
     from autojit.jit.step import Capture
 
 FIXED = "numbers were fixed"  # how the reason begins for which numbers do not stay open
 MOST_WAYS = 16  # captures for what Python decides on a number, until each of its values gets its own
+BEGINNINGS = (0, 1)  # where counters begin
 INTS_BEFORE = 4  # values of an int argument that get steps of their own, until it counts as changing
 
 
@@ -94,6 +99,9 @@ class OpenNumbers:
         self._fixed: set[tuple[TreeSpec, int]] = set()
         self._counting: set[tuple[TreeSpec, int]] = set()  # open because they count
         self._chosen: set[tuple[TreeSpec, int]] = set()  # counting ones on which Python decides: like other ints
+        self._trials: dict[
+            tuple[TreeSpec, int], bool
+        ] = {}  # ints tried open in a first capture; whether they still are
         self._ways: Counter[tuple[TreeSpec, int]] = Counter()  # captures made for the way that decisions on them went
 
     def of(self, tree: TreeSpec) -> Collection[int]:
@@ -102,8 +110,23 @@ class OpenNumbers:
 
     def clear(self) -> None:
         """Forget them: the function has other arguments now."""
-        for kept in (self._open, self._fixed, self._counting, self._chosen, self._ways):
+        for kept in (self._open, self._fixed, self._counting, self._chosen, self._trials, self._ways):
             kept.clear()
+
+    def begin(self, known: Iterable[tuple[Any, ...]], new: tuple[Any, ...], leaves: Sequence[Any]) -> bool:
+        """Open ints of a first call that may be counters, for a trial; each is tried once. Whether there are any."""
+        tree = new[0]
+        if any(old[0] == tree for old in known):
+            return False
+        found = {
+            k
+            for k, leaf in enumerate(leaves)
+            if type(leaf) is int and leaf in BEGINNINGS and (tree, k) not in self._trials and k not in self.of(tree)
+        }
+        self._trials.update(((tree, k), True) for k in found)
+        if found:
+            self._open[tree] = frozenset(self.of(tree)) | found
+        return bool(found)
 
     def notice(self, known: Iterable[tuple[Any, ...]], new: tuple[Any, ...], leaves: Sequence[Any]) -> bool:
         """Open the numbers that a call's signature shows to change, by the signatures that are known."""
@@ -123,6 +146,20 @@ class OpenNumbers:
         if changed:
             self._open[tree] = frozenset(self.of(tree)) | changed
         return bool(changed)
+
+    def end_trials(self, tree: TreeSpec, capture: Capture | None, roots: dict[Key, Captures]) -> bool:
+        """Fix the ints again that a first capture has tried open and that more than decisions looks at; whether any.
+
+        All of them, when the capture was given up. ``roots`` are the function's captures by signature: none stays that
+        has come to nothing.
+        """
+        tried = {k for (of, k), goes_on in self._trials.items() if of == tree and goes_on}
+        self._trials.update(((tree, k), False) for k in tried)
+        used = tried if capture is None else tried & _computed_with(capture) if tried else set()
+        self._open[tree] = frozenset(self.of(tree)) - used
+        for key in [key for key, found in roots.items() if used and key[1][0] == tree and not found.branch]:
+            del roots[key]
+        return bool(used)
 
     def give_up(self, tree: TreeSpec, capture: Capture, note: Callable[[str], None]) -> bool:
         """Fix the numbers again whose digits a capture has taken; whether there are any."""
@@ -169,6 +206,20 @@ def _decided(capture: Capture) -> dict[int, SourceLocation]:
     """The open numbers that Python decides on without asking anything else, and where."""
     places = {leaf.value: k for k, leaf in enumerate(capture.arguments) if leaf.kind == "number"}
     return {places[value]: guard.source for guard in capture.trace.number_guards for value in guard.inputs}
+
+
+def _computed_with(capture: Capture) -> set[int]:
+    """The open numbers that something else than a decision on numbers alone is computed from."""
+    effects, trace = capture.effects, capture.trace
+    wanted = [*capture.results.values, *effects.free, *effects.moving, *(v for _, v in effects.written)]
+    wanted += [split.value for split in trace.splits]
+    deciding = {node: None for guard in trace.number_guards for node in guard.nodes}
+    behind = {leaf.value: {k} for k, leaf in enumerate(capture.arguments) if leaf.kind == "number"}
+    for node in deciding:
+        behind[node.output] = set().union(*(behind.get(v, ()) for v in node.inputs))
+    others = [node for node in trace.own_nodes if node not in deciding]
+    read = {v for node in needed_nodes(others, wanted, {}) for v in node.inputs}.union(wanted)
+    return set().union(*(numbers for value, numbers in behind.items() if value in read))
 
 
 def _taken(capture: Capture) -> tuple[dict[int, str], dict[int, str]]:

@@ -92,6 +92,10 @@ class OpenSizes:
             self.symbols.update(dict.fromkeys(fresh, next(self._numbers) if known is None else known))
         return bool(fresh)
 
+    def open(self, tree: TreeSpec, places: Sequence[tuple[int, int]]) -> None:
+        """Open axes of arguments of a structure, (leaf, axis), which share one symbol."""
+        self.symbols.update(dict.fromkeys([(tree, k, a) for k, a in places], next(self._numbers)))
+
     def notice(self, known: Iterable[tuple[Any, ...]], new: tuple[Any, ...]) -> bool:
         """Open the extents in which a call's signature differs from the most similar one known, if that is all."""
         if self.dynamic is not None:

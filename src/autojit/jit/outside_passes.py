@@ -2,7 +2,7 @@
 
 ``loss.backward()`` of a result of a compiled function is a function like any other: it reads the operands of the call
 and adds to ``.grad`` of the leaves. So it is captured and called as one (`accumulated`), and native code does what the
-engine would: the derivative, and the sums in memory that is used again. Where something else hangs on the way (hooks,
+engine would: the derivative, and the sums in memory that is used again. Where something else is on the way (hooks,
 histories of arguments, several results), the engine walks, and only the node's rule is a step (`pulled`). What neither
 can do for a call is left to the node's own rule, which computes the same.
 """
@@ -107,7 +107,7 @@ class OutsidePasses:
 
     def _is_direct(self, node: CallNode) -> bool:
         """Whether nothing but sums happens between a node and the leaves of its state, whatever the pass is."""
-        if _is_hooked(node) or not _is_plain_now():
+        if _is_hooked(node) or not is_plain_now():
             return False
         if int(guard_epoch[0]) != self.epoch:
             return self._has_plain_leaves()
@@ -116,7 +116,7 @@ class OutsidePasses:
     def _has_plain_leaves(self) -> bool:
         """Hooks and flags that change are counted in the epoch."""
         now = int(guard_epoch[0])
-        if not all(map(_is_plain_leaf, self.leaves.values())):
+        if not all(map(is_plain_leaf, self.leaves.values())):
             return False
         self.epoch = now
         return True
@@ -128,7 +128,7 @@ class OutsidePasses:
             return None
         place = self.places.get(id(x))
         if place is None and given:
-            place = next((k for k in given if node.primals[k] is x and _is_plain_leaf(x)), None)
+            place = next((k for k in given if node.primals[k] is x and is_plain_leaf(x)), None)
         return place
 
     def _seeded(self, node: CallNode, number: int, gradient: Any) -> list[Any] | None:
@@ -158,7 +158,7 @@ class OutsidePasses:
 
     def pulled(self, node: CallNode, grads: Sequence[Any]) -> list[Any] | None:
         """The cotangents of the operands, from those of the results; None where the node's own rule is to run."""
-        if state.__dict__["grad_enabled"] or not _is_plain_now():
+        if state.__dict__["grad_enabled"] or not is_plain_now():
             return None
         taken = tuple([k for k, grad in enumerate(grads) if grad is not None])
         bars = [grads[k] for k in taken]
@@ -268,7 +268,7 @@ def _plain(t: Tensor) -> Tensor:
     return t if not t._requires_grad else wrap(t._array)
 
 
-def _is_plain_now() -> bool:
+def is_plain_now() -> bool:
     """Whether nothing watches what the thread does, or does it in another way."""
     now = state.__dict__
     return (
@@ -291,7 +291,7 @@ def _is_hooked(node: CallNode) -> bool:
     )
 
 
-def _is_plain_leaf(leaf: Tensor) -> bool:
+def is_plain_leaf(leaf: Tensor) -> bool:
     """Whether a gradient that arrives at a leaf is added to ``.grad``, and that is all."""
     if not leaf._requires_grad or leaf._grad_fn is not None or leaf._grad_dtype is not LIKE_LEAF:
         return False

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from autojit.core.errors import ArgumentError
 from autojit.core.sizes import evaluate
-from autojit.ir.printing import print_graph
 from autojit.jit.captures import nodes_of
 from autojit.jit.device_report import device_entries, device_lines, grid_lines, kernel_count
 from autojit.jit.guards import shown
@@ -16,14 +14,12 @@ from autojit.jit.needed_python import why_not_native
 from autojit.jit.open_numbers import FIXED
 from autojit.jit.read_objects import read_objects
 from autojit.jit.step import CompiledStep, Decision
+from autojit.jit.verdict import LINE_BY_LINE, called_back, renamed, size_names, size_places, verdict
 from autojit.runtime.pool import get_num_threads
-from autojit.schedule.text import print_schedule
 
 if TYPE_CHECKING:
     from autojit.compiler import Compiled
     from autojit.jit.function import JitFunction
-
-STAGES = ("graph", "adjoint", "schedule", "llvm", "asm", "ptx")
 
 
 class Page(str):
@@ -90,6 +86,8 @@ MOST_LINES = 2
 MOST_UNGUARDED = 3
 MOST_REASONS = 5
 MOST_DEVICE_LINES = 6
+MOST_CALLED_BACK = 4
+MOST_CLASSES = 3
 
 
 def explain_function(function: JitFunction, verbose: bool = False) -> Page:
@@ -97,14 +95,18 @@ def explain_function(function: JitFunction, verbose: bool = False) -> Page:
     stats = function.stats()
     steps = function.steps()
     lines = [
-        f"{function.name}: {function.counts.captures} capture(s), {stats['splits']} split(s), "
-        f"{stats['fallbacks']} fallback(s), {stats['native_calls']} native call(s), {stats['python_calls']} by Python"
+        f"{function.name}: {_one_line(verdict(function))}",
+        f"{function.counts.captures} capture(s), {stats['splits']} split(s), {stats['fallbacks']} fallback(s), "
+        f"{stats['native_calls']} native call(s), {stats['python_calls']} by Python",
+        *_times(function),
     ]
     for step in steps if verbose else steps[-MOST_STEPS:]:
-        lines += _explain_step(step) if verbose else _summarize_step(function, step)
+        told = _explain_step(function, step) if verbose else _summarize_step(function, step)
+        names = size_names(function, step)
+        lines += [renamed(line, names) for line in told]
     if not verbose:
         lines += _counted(len(steps) - MOST_STEPS, "more step(s)", "  ")
-        lines += _part("reads", read_objects(function, steps), MOST_OBJECTS, "object(s)")
+        lines += _part("reads", sorted(read_objects(function, steps), key=_is_code), MOST_OBJECTS, "object(s)")
     if function.counts.eager_calls:
         lines.append(f"ran eagerly  {function.counts.eager_calls} call(s), while steps were compiled beside")
     if function.forgetting.captures:
@@ -116,7 +118,12 @@ def explain_function(function: JitFunction, verbose: bool = False) -> Page:
     lasting = [reason for reason in reasons[:-MOST_REASONS] if reason.startswith(FIXED)]  # why there are so many others
     shown = reasons if verbose else [*lasting, *reasons[-MOST_REASONS:]]
     if shown:
-        lines += ["captured again because", *(f"  {_one_line(reason)}" for reason in shown)]
+        title = (
+            f"ran {LINE_BY_LINE}, or captured again,"
+            if any(LINE_BY_LINE in reason for reason in shown)
+            else "captured again"
+        )
+        lines += [f"{title} because", *(f"  {_one_line(reason)}" for reason in shown)]
         lines += _counted(len(reasons) - len(shown), "earlier reason(s)", "  ")
         lines.append("  to avoid it: pass changing values as tensors, or keep them constant between calls")
     if not verbose:
@@ -124,10 +131,26 @@ def explain_function(function: JitFunction, verbose: bool = False) -> Page:
     return Page("\n".join(lines))
 
 
+def _times(function: JitFunction) -> list[str]:
+    """What `timing` has measured: calls by percentile, and the kinds of kernels that take most."""
+    timed = function.timed
+    if timed is None or not (timed.calls_ns or timed.kernels):
+        return []
+    rows = timed.classes()
+    total = sum(ns for _, _, ns in rows) or 1.0
+    shown = [f"{100 * ns / total:.0f} % {name} ({count} times)" for name, count, ns in rows[:MOST_CLASSES]]
+    return [timed.headline(), *([f"kernels: {', '.join(shown)}"] if shown else [])]
+
+
 def _part(title: str, rows: Sequence[str], most: int, what: str) -> list[str]:
     if not rows:
         return []
     return [title, *(f"  {_one_line(row)}" for row in rows[:most]), *_counted(len(rows) - most, f"more {what}", "  ")]
+
+
+def _is_code(line: str) -> bool:
+    """Whether a line is about code: what changes least is told last."""
+    return line.startswith("code of ")
 
 
 def _counted(number: int, what: str, indent: str) -> list[str]:
@@ -144,7 +167,9 @@ def _summarize_step(function: JitFunction, step: CompiledStep) -> list[str]:
     native = function.natives.of(step)
     reason = why_not_native(step) if step.entry is None else None
     calls = f"{native} native, {step.calls} by Python" + (f" ({reason})" if reason else "")
-    fallbacks = f", called back: {', '.join(compiled.lowered.fallbacks)}" if compiled.lowered.fallbacks else ""
+    back = list(called_back(compiled.lowered))
+    more = [f"... {len(back) - MOST_CALLED_BACK} more"] if len(back) > MOST_CALLED_BACK else []
+    fallbacks = f", called back: {', '.join([*back[:MOST_CALLED_BACK], *more])}" if back else ""
     lines = [
         _headline(step),
         f"  calls      {calls}",
@@ -167,7 +192,7 @@ def _decided(step: CompiledStep) -> list[str]:
     return lines + [f"  sizes      {guard} at {source}" for guard, source in step.trace.size_guards]
 
 
-def _explain_step(step: CompiledStep) -> list[str]:
+def _explain_step(function: JitFunction, step: CompiledStep) -> list[str]:
     compiled = step.compiled
     modified = step.effects.written
     elapsed = ", ".join(f"{name} {1e3 * s:.1f} ms" for name, s in compiled.elapsed_s.items())
@@ -179,13 +204,15 @@ def _explain_step(step: CompiledStep) -> list[str]:
         *(f"    {line}" for line in grid_lines(compiled.lowered, compiled.executable.device_lines())),
         f"  state      {len(step.entries)} tensors, {len(modified)} updated in place, "
         f"{len(step.effects.gradients.all)} gradients",
-        f"  memory     arena {compiled.schedule.memory.peak_bytes} bytes",
+        f"  memory     arena {memory_of(step)['arena_bytes']} bytes",
         f"  compile    {elapsed}",
         f"  entry      {'native' if step.entry is not None else f'Python ({why_not_native(step)})'}",
     ]
-    if compiled.lowered.fallbacks:
-        lines.append(f"  fallbacks  ops called back from the step: {', '.join(compiled.lowered.fallbacks)}")
+    lines += [f"  fallback   called back from the step: {text}" for text in called_back(compiled.lowered)]
     lines += _decided(step)
+    names = size_names(function, step)
+    for symbol, places in size_places(function, step).items():
+        lines.append(f"  where      {names[symbol]} is {', '.join(places)}")
     lines.append(f"  guards     {len(step.capture.guards)}")
     lines += [f"    {guard.name} == {shown(guard.expected)}" for guard in step.capture.guards]
     return lines
@@ -196,33 +223,3 @@ def _how_called(step: CompiledStep) -> str:
         return "one native call per step"
     calls = len(step.trace.splits) + 1
     return f"{calls} native calls per step, Python decides between them (aj.cond and aj.while_loop: one)"
-
-
-def show_stage(function: JitFunction, stage: str) -> str:
-    """The text of one stage of the step captured last."""
-    if stage not in STAGES:
-        raise ArgumentError(f"show: unknown stage {stage!r}", {"stages": ", ".join(STAGES)})
-    step = function.last_step()
-    compiled = step.compiled
-    if stage == "graph":
-        return print_graph(step.segment.graph, sources=True)
-    if stage == "adjoint":
-        return print_graph(compiled.graph, sources=True)
-    if stage == "schedule":
-        return "\n".join(
-            [print_schedule(compiled.schedule), *grid_lines(compiled.lowered, compiled.executable.device_lines())]
-        )
-    if stage == "ptx":
-        return "\n\n".join(compiled.executable.device_texts("ptx"))
-    texts = _kernel_texts(compiled)
-    if stage == "llvm":
-        return "\n\n".join([*texts, *compiled.executable.device_texts("llvm")])
-    from autojit.runtime.host import cached_host_target
-    from autojit.runtime.llvm import assembly
-
-    return "\n\n".join(assembly(text, cached_host_target()) for text in texts)
-
-
-def _kernel_texts(compiled: Any) -> list[str]:
-    bodies = [e.body for e in compiled.lowered.entries if isinstance(e.body, str) and not e.body.startswith("@")]
-    return list(dict.fromkeys(bodies))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from autojit.core.errors import TraceError
+from autojit.core.program_parts import Parts
 from autojit.core.source import here
 from autojit.history.gradients import accumulating
 from autojit.jit.histories import history_of
@@ -37,6 +38,7 @@ class TracePasses(TracePart):
         self.seen_gradients: list[tuple[Tensor, Tensor]] = []  # leaves with those that the function has seen before
         self.touched: list[Tensor] = []  # leaves whose gradients the function looked at or replaced after one had
         self.has_passes = False  # whether the step differentiates
+        self.parts = Parts()  # the modules whose calls were met
         self.passed: list[tuple[Tensor, Node]] = []  # tensors reached, with histories that passes went through
         self.to_targets: list[PassToTargets] = []
         self.before_pass: Callable[[], None] | None = None  # told of each of those before it begins

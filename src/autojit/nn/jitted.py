@@ -15,12 +15,12 @@ from typing import Any
 import autojit as aj
 from autojit.nn.module import Module
 
-ANSWERS = frozenset(("explain", "stats", "show", "memory", "steps", "last_step"))
+ANSWERS = frozenset(("explain", "stats", "show", "memory", "steps", "last_step", "timing", "view", "export"))
 """What a compiled function tells about itself; a module's own attribute of such a name goes before."""
 
 
 class JittedModule(Module):
-    """Base of the classes of modules that are compiled; ``explain``, ``stats``, ``show`` and ``memory`` work on them.
+    """Base of the classes of modules that are compiled; ``explain``, ``show``, ``view`` and the like work on them.
 
     Example:
         >>> import autojit as aj

@@ -2,7 +2,7 @@
 
 Read ``__setattr__`` first: assignment sorts values into ``_parameters``, ``_buffers``, ``_modules`` or the instance
 dict. Saving and loading is ``StateDictMixin`` (state_dict.py), hooks are ``HookMixin`` (hooks.py), moving and casting
-``ConversionMixin`` (conversion.py).
+``ConversionMixin`` (conversion.py), what notebooks show ``NotebookMixin`` (notebook.py).
 
 Compiled steps bake every plain attribute they read (``training``, sizes, flags), so a change of one bumps the global
 guard epoch: compiled steps then check their guards again.
@@ -10,16 +10,16 @@ guard epoch: compiled steps then check their guards again.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self, TypeVar
 
 import autojit as aj
 from autojit.core.counted_dict import CountedDict, counted
-from autojit.core.source import enter, leave
 from autojit.core.tracebacks import trim
+from autojit.nn.calls_in_steps import call_in_step, note_module
 from autojit.nn.conversion import ConversionMixin
 from autojit.nn.hooks import HOOK_KINDS, HookMixin, registered
+from autojit.nn.notebook import NotebookMixin
 from autojit.nn.parameter import Buffer, Parameter
 from autojit.nn.state_dict import StateDictMixin
 from autojit.tensor import Tensor
@@ -48,7 +48,7 @@ def _is_same(old: object, new: object) -> bool:
 _Destination = TypeVar("_Destination", bound=dict[str, Any])
 
 
-class Module(StateDictMixin, HookMixin, ConversionMixin):
+class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
     """Base of all layers and models; torch.nn.Module's interface.
 
     Subclasses call ``super().__init__()`` first, assign parameters and children, and define ``forward``.
@@ -102,17 +102,14 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
         if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*args, **kwargs)
         try:
+            if state.trace is not None:
+                return call_in_step(self, state.trace.parts, args, kwargs)
             if self._has_call_hooks():
                 return self._call_with_hooks(args, kwargs)
-            if state.trace is None:
-                return self.forward(*args, **kwargs)
-            before = enter(sys._getframe())
-            try:
-                return self.forward(*args, **kwargs)
-            finally:
-                leave(before)
+            return self.forward(*args, **kwargs)
         except Exception as error:
             trim(error)
+            note_module(error, self)
             raise
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,28 +1,18 @@
-"""torch.nn.parallel: modules on several devices or in several processes at once. There is one of each here."""
+"""torch.nn.parallel: modules on several devices or in several processes at once."""
 
 from __future__ import annotations
 
-from autojit.core.errors import UsageError
+from typing import TYPE_CHECKING
+
+from autojit.core.lazy_modules import LazyNames
+from autojit.core.lazy_modules import provide as _provide
 from autojit.nn.data_parallel import DataParallel
-from autojit.nn.module import Module
+
+if TYPE_CHECKING:
+    from autojit.nn.distributed_data_parallel import DistributedDataParallel
 
 __all__ = ["DataParallel", "DistributedDataParallel"]
 
-
-class DistributedDataParallel(Module):
-    """A module whose gradients are averaged over processes: refused, as processes cannot work together yet.
-
-    Programs import the name, and use it where they are started as one of several.
-
-    Raises:
-        UsageError: when it is made.
-    """
-
-    def __init__(self, module: Module, *args: object, **kwargs: object) -> None:
-        super().__init__()
-        raise UsageError(
-            "DistributedDataParallel: Default process group has not been initialized, please make sure to call "
-            "init_process_group.",
-            {"module": type(module).__name__},
-            "run the program as one process, with the module itself",
-        )
+_HOME = "autojit.nn.distributed_data_parallel"
+__getattr__ = LazyNames(__name__, {"DistributedDataParallel": _HOME})
+_provide("autojit.nn", {"parallel.distributed": "distributed_data_parallel", "parallel.data_parallel": "data_parallel"})

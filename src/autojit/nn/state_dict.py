@@ -12,6 +12,7 @@ import autojit as aj
 from autojit.core.user_warnings import warn
 from autojit.functions.exchange import is_foreign_array
 from autojit.nn.hooks import RemovableHandle, add_hook
+from autojit.nn.key_hints import key_hints
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch
@@ -222,7 +223,10 @@ class StateDictMixin:
             errors = _key_errors(missing, unexpected) + errors
         if errors:
             listed = "\n\t".join(errors)
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
+            error = RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
+            for hint in key_hints(missing, unexpected):
+                error.add_note(hint)
+            raise error
         bump_guard_epoch()
         return IncompatibleKeys(missing, unexpected)
 
@@ -307,8 +311,8 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
     """
     for name in [name for name in state_dict if name.startswith(prefix)]:
         state_dict[name.removeprefix(prefix)] = state_dict.pop(name)
-    metadata = getattr(state_dict, "_metadata", None)
-    for name in list(metadata or ()):
+    metadata: dict[str, Any] = getattr(state_dict, "_metadata", None) or {}
+    for name in list(metadata):
         whole = prefix.removesuffix(".")
         if name and (name == whole or name.startswith(prefix)):
             metadata[name.removeprefix(whole).removeprefix(".")] = metadata.pop(name)

@@ -237,8 +237,8 @@ def _exception(module: ModuleText, failure: str) -> Exception:
     found = re.search(r'c"(.*)"', text)
     assert found is not None, text
     data = re.sub(
-        rb"\\([0-9A-Fa-f]{2})",
-        lambda hexadecimal: bytes([int(hexadecimal.group(1), 16)]),
+        rb"\\(\\|[0-9A-Fa-f]{2})",  # LLVM writes a backslash as two
+        lambda escaped: escaped.group(1) if escaped.group(1) == b"\\" else bytes([int(escaped.group(1), 16)]),
         found.group(1).encode("latin-1"),
     )
     described = pickle.loads(data)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from autojit.ops.airy_functions import *
     from autojit.ops.attention import *
     from autojit.ops.bessel_functions import *
+    from autojit.ops.collectives import *
     from autojit.ops.composites_normalization import *
     from autojit.ops.control_flow import *
     from autojit.ops.convolution import *
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from autojit.ops.normal_distribution import *
     from autojit.ops.pseudo_inverse import *
     from autojit.ops.random_positions import *
+    from autojit.ops.ranks import *
     from autojit.ops.reflections import *
     from autojit.ops.reinterpret import *
     from autojit.ops.requirements import *
@@ -74,7 +76,7 @@ _OTHERS = [  # those first that more programs use
     "linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "eigenvalues", "incomplete_gamma", "fourier",
     "triangular_factors", "bessel_functions", "normal_distribution", "integer_factors", "definiteness", "indefinite",
     "reflections", "airy_functions", "attention", "control_flow", "scan_steps", "while_sweeps", "requirements",
-    "failed_matrices", "host_calls", "flex_attention",
+    "failed_matrices", "host_calls", "flex_attention", "collectives", "ranks",
 ]  # fmt: skip
 __getattr__ = _LazyNames(__name__, others=" ".join(f"autojit.ops.{module}" for module in _OTHERS), listed=True)
 _Op.registry.others = __getattr__.others

@@ -46,7 +46,7 @@ class HoldsGraphs(EqualByText, Structured, abstract=True):
         raise NotImplementedError(self.name)
 
     @property
-    def calls_out(self) -> bool:  # type: ignore[override]
+    def calls_out(self) -> bool:
         """Whether a graph calls a user's function."""
         return any(calls_out(graph) for graph in self.graphs())
 

@@ -50,7 +50,7 @@ class Formula(EqualByText, ElementwiseGraph, Composite):
         return TensorType(shape, self.body.outputs[0].type.dtype, common_device(self.name, types))
 
     def expand(self, *operands: O) -> Any:
-        """The ops of the body, on the operands; its literals lie where these do."""
+        """The ops of the body, on the operands; its literals are stored where these are."""
         place = common_device(self.name, [x.spec for x in operands])
         nodes = tuple([_placed(node, place) for node in self.body.nodes])
         return inline(Graph(self.body.inputs, nodes, self.body.outputs), operands, operands[0])[0]

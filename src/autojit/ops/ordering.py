@@ -24,7 +24,7 @@ WITHOUT_ORDER = ("complex", "float8")
 class Later(Reindex):
     """``x``, once ``after`` has been computed; nothing of ``after`` is read.
 
-    What is computed from it is computed anew, and kernels are not moved in front of ``after``: so a checkpoint's values
+    What depends on it is computed again, and kernels are not moved in front of ``after``: so a checkpoint's values
     are not kept until the backward pass. It costs nothing itself: readers address ``x``.
     """
 

@@ -6,6 +6,7 @@ An algorithm defines ``_update(p, grad, state, group)`` for one parameter; ``ste
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -18,12 +19,15 @@ from autojit.core.device import CPU
 from autojit.core.epoch import hooks_of_all
 from autojit.core.errors import UsageError
 from autojit.core.layout import strided
+from autojit.core.program_parts import UPDATE, Part
+from autojit.core.source import enter, leave
 from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, step_counter, stepping, zeros_like
 from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, count_change
-from autojit.optim.given import check_parameter, listed, refuse
+from autojit.optim.given import check_parameter, check_saved, groups_of, listed, refuse
 from autojit.optim.kept_state import kept_state
+from autojit.optim.notebook import to_html
 from autojit.optim.param_group import ParamGroup
 from autojit.optim.replayed_updates import update
 from autojit.tensor import Tensor
@@ -62,14 +66,18 @@ def _with_hooks(func: Callable[..., Any]) -> Callable[..., Any]:
                         f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {found}."
                     )
                 args, kwargs = found
+        entered = None
         if now_of_thread.trace is not None:
             now_of_thread.trace.follow(self)
+            entered = enter(sys._getframe(), Part(UPDATE, kind=type(self).__name__))
         before = stepping.optimizer, stepping.call
         stepping.optimizer, stepping.call = self, StepCall()
         try:
             result = func(self, *args, **kwargs)
         finally:
             stepping.optimizer, stepping.call = before
+            if entered is not None:
+                leave(entered)
         self._step_calls += 1
         self._is_captured = self._is_captured or is_tracing()
         for hook in (*self._step_post_hooks.values(), *_all_step_post_hooks.values()):
@@ -98,15 +106,9 @@ class Optimizer:
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self._make_hooks()
-        if isinstance(params, Tensor):
-            raise TypeError(
-                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
-                f"{type(params).__name__}"
-            )
         self.state = defaultdict(dict)
         self.param_groups = ParamGroups()
-        groups = list(params)
-        refuse(not groups, "optimizer got an empty parameter list")
+        groups = groups_of(params)
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -182,6 +184,8 @@ class Optimizer:
             text += f"\nParameter Group {place}\n"
             text += "".join(f"    {name}: {group[name]}\n" for name in sorted(group) if name != "params")
         return text + ")"
+
+    _repr_html_ = to_html
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters with its own options; ValueError when a parameter is in a group already."""
@@ -413,12 +417,7 @@ class Optimizer:
             replaced = hook(self, state_dict)
             state_dict = state_dict if replaced is None else replaced
         saved_groups = state_dict["param_groups"]
-        if len(saved_groups) != len(self.param_groups):
-            raise ValueError("loaded state dict has a different number of parameter groups")
-        sizes = [len(group["params"]) for group in self.param_groups]
-        if sizes != [len(group["params"]) for group in saved_groups]:
-            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's"
-                             " group")  # fmt: skip
+        check_saved(self.param_groups, saved_groups)
         numbers = chain.from_iterable(group["params"] for group in saved_groups)
         params = chain.from_iterable(group["params"] for group in self.param_groups)
         by_number = dict(zip(numbers, params, strict=True))

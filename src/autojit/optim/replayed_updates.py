@@ -66,7 +66,7 @@ def update(optimizer: Any, p: Tensor, grad: Tensor, state: dict[str, Any], group
     known = trace.recordings.get(key)
     if known is not None:
         if call.place is None:
-            call.place = here()
+            call.place = here(is_inside=True)
         _again(known, operands, trace, call.place)
         return
     watched = _Watched(operands, state, call, trace)
@@ -75,7 +75,7 @@ def update(optimizer: Any, p: Tensor, grad: Tensor, state: dict[str, Any], group
         learnt = watched.learnt(group, call)
         trace.recordings[key] = learnt or NEVER
         if learnt is not None and trace.forget(watched.since):
-            _record(learnt, operands, watched.values_read(), trace, here())
+            _record(learnt, operands, watched.values_read(), trace, here(is_inside=True))
 
 
 def _described(p: Tensor, grad: Tensor, state: dict[str, Any], call: StepCall) -> tuple[list[Tensor] | None, Any]:

@@ -1,9 +1,9 @@
 """Expand what code generation does not know into what it knows.
 
 ``view_update`` becomes its chain of updates, ops that hold graphs the ops of these; matrix products of halves, integers
-and bool are computed in a type that has a GEMM; sums of halves accumulate in float32. Attention becomes its composite
-where the machine has no kernels for it, or they do not pay. Fourier transforms become those that have
-kernels (`fourier`). At the end complex numbers become pairs (`complex_parts`).
+and bool are computed in a type that has a GEMM; sums of halves, also those over ranks, accumulate in float32. Attention
+becomes its composite where the machine has no kernels for it, or they do not pay. Fourier transforms become those that
+have kernels (`fourier`). At the end complex numbers become pairs (`complex_parts`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from autojit.core.dtypes import DType, bfloat16, float16, float32
+from autojit.core.dtypes import DType, bfloat16, float16, float32, int32, int64
 from autojit.core.machine import Attending, Machine
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
@@ -54,6 +54,17 @@ def _product(machine: Machine, rewriter: Rewriter, op: Any, operands: tuple[Trac
         return None if op.result is not None else _cast(bind(replace(op, result=float32), *operands), dtype)
     product = bind(replace(op, result=None), *[_cast(x, float32) for x in operands])
     return product if op.result is not None else _cast(product, dtype)
+
+
+def _combined_wide(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
+    """Ranks combine narrow floats in float32, and round once; small integers they add up as larger ones."""
+    dtype = operands[0].spec.dtype
+    is_narrow = dtype in HALVES or dtype.kind == "float8"
+    is_small = dtype.kind in ("int", "uint") and dtype.size_bytes < 4  # as ``rank_arithmetic.sums_wrongly`` says
+    if not (is_narrow or (is_small and getattr(op, "combine", "sum") == "sum")):
+        return None
+    found = bind(op, _cast(operands[0], float32 if is_narrow else int32))
+    return found if found.spec.dtype is int64 else _cast(found, dtype)
 
 
 def _all_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
@@ -124,6 +135,8 @@ RULES: dict[str, Rule] = {
     "view_update": _own_expansion,
     **dict.fromkeys(("sum", "prod", "amax", "amin"), _in_float32),
     **dict.fromkeys(("cumulative", "cumulative_extreme", "linear_recurrence"), _all_in_float32),
+    **dict.fromkeys(("all_reduce", "reduce_scatter", "owner"), _combined_wide),
+    "own_part": _own_expansion,
     **dict.fromkeys(("scatter", "index_update", "index_put"), _all_in_float32),
 }
 

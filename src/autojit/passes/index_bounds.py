@@ -61,7 +61,7 @@ class IndexBounds:
         return found
 
     def assume(self, value: Value, bounds: Bounds) -> None:
-        """Bounds of an input, by who knows what it is."""
+        """Bounds of an input, from what is known of it."""
         self._known[value] = bounds
 
     def _maker(self, value: Value) -> Node | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -77,6 +78,11 @@ def optimize(graph: Graph, machine: Machine) -> Graph:
         if config.check:
             verify(graph, after=run.__name__)
     return graph
+
+
+def without_kernels(graph: Graph, machine: Machine) -> Graph:
+    """Ops for which a machine has kernels of their own written out as the ops they are made of: for other formats."""
+    return eliminate_dead_code(expand(eliminate_dead_code(graph), replace(machine, attention=None)))
 
 
 def run_pass(run: Pass | MachinePass, graph: Graph, machine: Machine) -> Graph:

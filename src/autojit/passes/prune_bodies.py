@@ -27,7 +27,7 @@ def merge_scans(graph: Graph) -> Graph:
             op = node.op
             key = (_steps(op.body), op.body.inputs, op.carries, op.stacks, op.length, op.reverse, node.inputs)
             same = groups.setdefault(key, [])
-            if not (same and op.calls_out):
+            if not (same and op.calls_out and op.silent() != op):
                 same.append(node)
     merged: dict[Node, Node | None] = {}
     names: dict[Value, Value] = {}

@@ -7,7 +7,7 @@ these are the residuals. Views and constants are made again, but of a part of a 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node, Value
@@ -113,8 +113,11 @@ def own_nodes(first: Graph, later: Graph, same: dict[Value, Value]) -> list[Node
     is_counted = hangs_on_counts(later.nodes)
     for node in later.nodes:
         mapped = [same.get(v) for v in node.inputs]
-        is_own = None in mapped or node.op.has_effect or node.op.calls_out or is_counted(node)
-        outputs = None if is_own else known.get((node.op, tuple(mapped)))  # type: ignore[arg-type]
+        repeated = node.op.repeated
+        is_call = repeated is None and (node.op.has_effect or node.op.calls_out)
+        is_own = None in mapped or is_call or is_counted(node)
+        key: Any = repeated or node.op, tuple(mapped)
+        outputs = None if is_own else known.get(key)
         if outputs is None:
             found.append(node)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
@@ -32,25 +32,37 @@ from autojit.runtime.pool import parallel_for_address
 from autojit.runtime.shared_functions import taken_apart
 from autojit.runtime.sources import writers_identity
 
+COLLECTIVES = (
+    "aj_all_reduce", "aj_all_gather", "aj_reduce_scatter", "aj_all_to_all", "aj_broadcast", "aj_send_recv", "aj_rank",
+    "aj_all_reduce_extreme_f32", "aj_all_reduce_extreme_f64", "aj_owner_f32", "aj_owner_f64",
+)  # fmt: skip
 _POLL_S = 0.05  # how late an interrupt may come while kernels are waited for
 
 
 def _loaded(texts: Sequence[str], pass_levels: Mapping[str, int]) -> Iterator[LoadedObject]:
-    """The loaded code of texts; those that are not in the object cache are compiled on all cores.
-
-    Functions that are taken out of several modules are compiled and loaded once.
-    """
-    apart = [taken_apart(text) for text in texts]
-    functions = {name: text for _, taken in apart for name, text in taken.items() if name not in _addresses}
-    modules = [*functions.values(), *(whole for whole, _ in apart)]
-    levels = [pass_levels.get(text, 0 if text.startswith(WRITTEN_OUT) else None) for text in modules]
-    contents = default_cache().objects(modules, cached_host_target(), config.opt_level, pass_levels=levels)
+    """The loaded code of texts. Functions that are taken out of several modules are compiled and loaded once."""
+    functions, contents = compiled_objects(texts, pass_levels, _addresses)
     with _linking:
-        for name, content in zip(functions, contents, strict=False):
+        for name, content in functions.items():
             if name not in _addresses:
                 _functions.append(load(content, _addresses))  # it calls those before it
                 _addresses[name] = _functions[-1].address(name)
-    return (load(content, _addresses) for content in contents[len(functions) :])
+    return (load(content, _addresses) for content in contents)
+
+
+def compiled_objects(
+    texts: Sequence[str], pass_levels: Mapping[str, int], known: Collection[str] = ()
+) -> tuple[dict[str, bytes], list[bytes]]:
+    """The objects of functions that several texts have, by name and callees first, but for those known; those of texts.
+
+    Those that are not in the object cache are compiled on all cores.
+    """
+    apart = [taken_apart(text) for text in texts]
+    functions = {name: text for _, taken in apart for name, text in taken.items() if name not in known}
+    modules = [*functions.values(), *(whole for whole, _ in apart)]
+    levels = [pass_levels.get(text, 0 if text.startswith(WRITTEN_OUT) else None) for text in modules]
+    contents = default_cache().objects(modules, cached_host_target(), config.opt_level, pass_levels=levels)
+    return dict(zip(functions, contents, strict=False)), contents[len(functions) :]
 
 
 _linking = new_lock()
@@ -81,32 +93,38 @@ def plan_request() -> tuple[str, int, int]:
     return plan_ir(), 1, 0
 
 
+def plan_content() -> bytes:
+    """The object of the plan runner, which calls ``aj_parallel_for``."""
+    text, *levels = plan_request()
+    return default_cache().object(text, cached_host_target(), *levels)
+
+
 @once
 def plan_object() -> LoadedObject:
     """The plan runner."""
-    text, *levels = plan_request()
-    content = default_cache().object(text, cached_host_target(), *levels)
-    return load(content, {"aj_parallel_for": parallel_for_address()})
+    return load(plan_content(), {"aj_parallel_for": parallel_for_address()})
 
 
-def _written_products(shorts: Sequence[str], _: Mapping[str, int]) -> Iterator[LoadedObject]:
-    """The matrix products of these dtypes. Their text, which takes 9 ms to write, is found by who writes it.
+def gemm_content(short: str) -> bytes:
+    """The object of a dtype's matrix products. Their text, which takes 9 ms to write, is found by who writes it.
 
     LLVM's passes would double the compile time and gain nothing there.
     """
     target, writers = cached_host_target(), writers_identity()
-    for short in shorts:
 
-        def compiled(short: str = short) -> bytes:
-            from autojit.codegen.cpu.products.gemm import gemm_module
+    def compiled() -> bytes:
+        from autojit.codegen.cpu.products.gemm import gemm_module
 
-            return default_cache().object(gemm_module(BY_SHORT[short], target), target, config.opt_level, 0)
+        return default_cache().object(gemm_module(BY_SHORT[short], target), target, config.opt_level, 0)
 
-        if writers is None:
-            yield load(compiled())
-        else:
-            key = object_key(f"products {short}, written by {writers}", target, config.opt_level, 0)
-            yield load(default_cache().blob(key, compiled))
+    if writers is None:
+        return compiled()
+    key = object_key(f"products {short}, written by {writers}", target, config.opt_level, 0)
+    return default_cache().blob(key, compiled)
+
+
+def _written_products(shorts: Sequence[str], _: Mapping[str, int]) -> Iterator[LoadedObject]:
+    return (load(gemm_content(short)) for short in shorts)
 
 
 _products = LoadedTexts(_written_products)
@@ -117,21 +135,36 @@ def _gemm_object(short: str) -> LoadedObject:
     return code
 
 
-@once
-def _matmul_object(short: str) -> LoadedObject:
+def matmul_content(short: str) -> bytes:
+    """The object of the bodies that run a dtype's matrix products, which call ``aj_gemm_`` and its name."""
     from autojit.codegen.cpu.plan.products import product_ir  # few steps need it, as above and below
 
-    content = default_cache().object(product_ir(BY_SHORT[short]), cached_host_target(), opt_level=0)
-    return load(content, {f"aj_gemm_{short}": _gemm_object(short).address(f"aj_gemm_{short}")})
+    return default_cache().object(product_ir(BY_SHORT[short]), cached_host_target(), opt_level=0)
+
+
+@once
+def _matmul_object(short: str) -> LoadedObject:
+    return load(matmul_content(short), {f"aj_gemm_{short}": _gemm_object(short).address(f"aj_gemm_{short}")})
+
+
+def control_content() -> bytes:
+    """The object of branches, loops and calls, which call the plan runner."""
+    from autojit.codegen.cpu.plan.control import control_ir
+
+    return default_cache().object(control_ir(), cached_host_target(), opt_level=1, pass_level=0)
 
 
 @once
 def _control_object() -> LoadedObject:
-    from autojit.codegen.cpu.plan.control import control_ir
-
     watch_signals()  # loops of unknown length ask for them
-    content = default_cache().object(control_ir(), cached_host_target(), opt_level=1, pass_level=0)
-    return load(content, {name: plan_object().address(name) for name in ("aj_step", "aj_poll")})
+    return load(control_content(), {name: plan_object().address(name) for name in ("aj_step", "aj_poll")})
+
+
+@once
+def _collectives_object() -> LoadedObject:
+    from autojit.codegen.cpu.plan.collectives import collectives_ir
+
+    return load(default_cache().object(collectives_ir(), cached_host_target(), opt_level=1, pass_level=1))
 
 
 @once
@@ -140,9 +173,14 @@ def watch_signals() -> None:
     ctypes.c_void_p.from_address(plan_object().address("aj_signals_at")).value = signals_address()
 
 
+CONTROL = ("aj_loop", "aj_branch", "aj_call")
+
+
 def builtin_address(name: str) -> int:
-    """Address of a body of the plan runner, of a branch, a loop or a call, or of a matrix product."""
-    if name in ("aj_loop", "aj_branch", "aj_call"):
+    """Address of a body of the plan runner, of a branch, a loop or a call, of a collective, or of a matrix product."""
+    if name in COLLECTIVES:
+        return _collectives_object().address(name)
+    if name in CONTROL:
         return _control_object().address(name)
     if name.startswith(("aj_matmul_", "aj_contract_")):
         return _matmul_object(name.rpartition("_")[2]).address(name)

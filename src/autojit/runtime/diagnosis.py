@@ -140,7 +140,7 @@ def _elements(nodes: Sequence[Node], sizes: Mapping[str, int]) -> float:
 def _can_run(nodes: Sequence[Node], sizes: Mapping[str, int]) -> bool:
     """Whether nodes may be computed again: a user's own op would run twice, and a large step take long."""
     return (
-        not any(n.op.has_effect and not isinstance(n.op, Extent) for n in nodes)
+        not any((n.op.has_effect or n.op.calls_out) and not isinstance(n.op, Extent) for n in nodes)
         and _elements(nodes, sizes) <= LARGEST_SLICE
     )
 

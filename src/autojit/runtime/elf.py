@@ -27,19 +27,19 @@ _RELOCATION = struct.Struct("<QIIq")  # offset, type, symbol, addend
 _HEADER_BYTES = 64
 _SYMTAB, _RELA, _NOBITS = 2, 4, 8
 _INIT_ARRAY, _FINI_ARRAY, _PREINIT_ARRAY = 14, 15, 16
-_WRITE, _ALLOC, _TLS = 0x1, 0x2, 0x400
-_UNDEFINED, _ABSOLUTE, _FIRST_RESERVED = 0, 0xFFF1, 0xFF00
+WRITE, _ALLOC, _TLS = 0x1, 0x2, 0x400
+UNDEFINED, ABSOLUTE, _FIRST_RESERVED = 0, 0xFFF1, 0xFF00
 _GLOBAL_BINDINGS = (1, 2)  # global, weak
 
-_CALL, _TABLE_LOAD, _ABSOLUTE_WORD, _DISTANCE_WORD = range(4)
-_WAYS = {
-    2: _CALL,  # R_X86_64_PC32: 32-bit distance, through a stub when too far
-    4: _CALL,  # PLT32
-    9: _TABLE_LOAD,  # GOTPCREL: distance to the address table entry
-    41: _TABLE_LOAD,  # GOTPCRELX
-    42: _TABLE_LOAD,  # REX_GOTPCRELX
-    1: _ABSOLUTE_WORD,  # R_X86_64_64
-    24: _DISTANCE_WORD,  # R_X86_64_PC64
+CALL, TABLE_LOAD, ABSOLUTE_WORD, DISTANCE_WORD = range(4)
+WAYS = {
+    2: CALL,  # R_X86_64_PC32: 32-bit distance, through a stub when too far
+    4: CALL,  # PLT32
+    9: TABLE_LOAD,  # GOTPCREL: distance to the address table entry
+    41: TABLE_LOAD,  # GOTPCRELX
+    42: TABLE_LOAD,  # REX_GOTPCRELX
+    1: ABSOLUTE_WORD,  # R_X86_64_64
+    24: DISTANCE_WORD,  # R_X86_64_PC64
 }
 """How a relocation type is applied."""
 
@@ -63,7 +63,7 @@ class LinkedImage(NamedTuple):
     symbols: dict[str, int]
 
 
-class _Section(NamedTuple):
+class Section(NamedTuple):
     """A section's header."""
 
     name: int
@@ -86,6 +86,11 @@ def is_elf_x86_64(content: bytes) -> bool:
 class ElfObject:
     """A parsed object: ask `size_bytes`, find that much memory, then `link` to its address.
 
+    Attributes:
+        code, data: which sections are kept, and where: number -> bytes from the beginning of its kind.
+        relocations: by section, the rows that are applied to it.
+        exported: global symbols by name.
+
     Raises:
         CompileError: the object is damaged, or uses what `link` does not know.
     """
@@ -95,13 +100,13 @@ class ElfObject:
             raise _damaged("it is no x86-64 ELF object")
         self._content = content
         (table,), (count, names_at) = struct.unpack_from("<Q", content, 40), struct.unpack_from("<HH", content, 60)
-        self._sections = [_Section(*row) for row in self._table(_SECTION, table, count)]
-        self._place_sections(self._bytes_of(self._section(names_at, "section name table")))
+        self.sections = [Section(*row) for row in self._table(_SECTION, table, count)]
+        self._place_sections(self.bytes_of(self._section(names_at, "section name table")))
         self._read_symbols()
-        self._relocations = [
+        self.relocations = [
             (section.info, self._relocations_of(section))
-            for section in self._sections
-            if section.type == _RELA and (section.info in self._code or section.info in self._data)
+            for section in self.sections
+            if section.type == _RELA and (section.info in self.code or section.info in self.data)
         ]
         self._indirect = self._indirect_symbols()
         self._got_offset = _round_up(self._code_end, _GOT_ENTRY_BYTES)
@@ -117,23 +122,27 @@ class ElfObject:
         """
         image = bytearray(self.size_bytes)
         bases: dict[int, int] = {}
-        for placed, base in ((self._code, 0), (self._data, self.code_bytes)):
+        for placed, base in ((self.code, 0), (self.data, self.code_bytes)):
             for index, offset in placed.items():
-                data = self._bytes_of(self._sections[index])
+                data = self.bytes_of(self.sections[index])
                 image[base + offset : base + offset + len(data)] = data
                 bases[index] = address + base + offset
         targets = self._addresses(bases, resolve)
         got, stubs = self._indirection(image, address, targets)
-        for section, relocations in self._relocations:
+        for section, relocations in self.relocations:
             for offset, kind, symbol, addend in relocations:
                 place = bases[section] + offset
-                way, target = _WAYS[kind], targets[symbol]
-                if way == _TABLE_LOAD:
+                way, target = WAYS[kind], targets[symbol]
+                if way == TABLE_LOAD:
                     target = got[symbol]
-                elif way == _CALL and abs(target + addend - place) >= 2**31:
+                elif way == CALL and abs(target + addend - place) >= 2**31:
                     target = stubs.get(symbol, target)
-                _patch(image, place - address, way, target + addend, place)
-        return LinkedImage(image, self.code_bytes, {name: targets[index] for name, index in self._exported.items()})
+                patch(image, place - address, way, target + addend, place)
+        return LinkedImage(image, self.code_bytes, {name: targets[index] for name, index in self.exported.items()})
+
+    def symbol_name(self, symbol: int) -> str:
+        """The name of a symbol."""
+        return _text(self._names, self.symbols[symbol][0])
 
     # -- reading
 
@@ -143,12 +152,12 @@ class ElfObject:
             raise _damaged("a table runs past its end")
         return list(row.iter_unpack(self._content[offset:end]))
 
-    def _section(self, index: int, what: str) -> _Section:
-        if index >= len(self._sections):
+    def _section(self, index: int, what: str) -> Section:
+        if index >= len(self.sections):
             raise _damaged(f"its {what} is missing")
-        return self._sections[index]
+        return self.sections[index]
 
-    def _bytes_of(self, section: _Section) -> bytes:
+    def bytes_of(self, section: Section) -> bytes:
         if section.type == _NOBITS:
             return b""
         end = section.offset + section.size
@@ -158,55 +167,55 @@ class ElfObject:
 
     def _place_sections(self, names: bytes) -> None:
         """Which sections are kept and where: code and constants first, writable data after them."""
-        self._code: dict[int, int] = {}
-        self._data: dict[int, int] = {}
+        self.code: dict[int, int] = {}
+        self.data: dict[int, int] = {}
         self._code_end = self._data_end = 0
-        for index, section in enumerate(self._sections):
+        for index, section in enumerate(self.sections):
             name, align = _text(names, section.name), section.align or 1
             if not _is_kept(section, name):
                 continue
             if align > 4096 or align & (align - 1) or section.size > 1 << 30:
                 raise _damaged(f"section {name} has an impossible size or alignment")
-            if section.flags & _WRITE and not name.startswith(".data.rel.ro"):
-                self._data[index] = _round_up(self._data_end, align)
-                self._data_end = self._data[index] + section.size
+            if section.flags & WRITE and not name.startswith(".data.rel.ro"):
+                self.data[index] = _round_up(self._data_end, align)
+                self._data_end = self.data[index] + section.size
             else:
-                self._code[index] = _round_up(self._code_end, align)
-                self._code_end = self._code[index] + section.size
+                self.code[index] = _round_up(self._code_end, align)
+                self._code_end = self.code[index] + section.size
 
     def _read_symbols(self) -> None:
-        tables = [section for section in self._sections if section.type == _SYMTAB]
+        tables = [section for section in self.sections if section.type == _SYMTAB]
         if len(tables) != 1:
             raise _damaged("it has not exactly one symbol table")
-        self._symbols = self._table(_SYMBOL, tables[0].offset, tables[0].size // _SYMBOL.size)
-        self._names = self._bytes_of(self._section(tables[0].link, "symbol name table"))
-        self._exported: dict[str, int] = {}  # the names of global definitions
-        for index, (name, info, _, section, _, _) in enumerate(self._symbols):
-            if len(self._sections) <= section < _FIRST_RESERVED:
+        self.symbols = self._table(_SYMBOL, tables[0].offset, tables[0].size // _SYMBOL.size)
+        self._names = self.bytes_of(self._section(tables[0].link, "symbol name table"))
+        self.exported: dict[str, int] = {}  # the names of global definitions
+        for index, (name, info, _, section, _, _) in enumerate(self.symbols):
+            if len(self.sections) <= section < _FIRST_RESERVED:
                 raise _damaged("a symbol names no section")
-            if info >> 4 in _GLOBAL_BINDINGS and _UNDEFINED < section < _FIRST_RESERVED:
-                self._exported[_text(self._names, name)] = index
+            if info >> 4 in _GLOBAL_BINDINGS and UNDEFINED < section < _FIRST_RESERVED:
+                self.exported[_text(self._names, name)] = index
 
-    def _relocations_of(self, section: _Section) -> list[tuple[Any, ...]]:
+    def _relocations_of(self, section: Section) -> list[tuple[Any, ...]]:
         """The relocations of a loaded section, checked against its size and the symbol table's."""
         found = self._table(_RELOCATION, section.offset, section.size // _RELOCATION.size)
-        unknown = {kind for _, kind, _, _ in found if kind not in _WAYS}
+        unknown = {kind for _, kind, _, _ in found if kind not in WAYS}
         if unknown:
             raise _unknown(f"relocation types {sorted(unknown)}")
-        patched = self._sections[section.info]
+        patched = self.sections[section.info]
         for offset, kind, symbol, _ in found:
-            width = 8 if _WAYS[kind] >= _ABSOLUTE_WORD else 4
-            if offset + width > patched.size or symbol >= len(self._symbols) or patched.type == _NOBITS:
-                raise _damaged("a relocation lies outside its section or names no symbol")
+            width = 8 if WAYS[kind] >= ABSOLUTE_WORD else 4
+            if offset + width > patched.size or symbol >= len(self.symbols) or patched.type == _NOBITS:
+                raise _damaged("a relocation is outside its section or names no symbol")
         return found
 
     def _indirect_symbols(self) -> list[int]:
         """Symbols that need an address table entry: loaded through the table, or called and defined elsewhere."""
         needed: set[int] = set()
-        for _, relocations in self._relocations:
+        for _, relocations in self.relocations:
             for _, kind, symbol, _ in relocations:
-                way = _WAYS[kind]
-                if way == _TABLE_LOAD or (way == _CALL and self._symbols[symbol][3] == _UNDEFINED):
+                way = WAYS[kind]
+                if way == TABLE_LOAD or (way == CALL and self.symbols[symbol][3] == UNDEFINED):
                     needed.add(symbol)
         return sorted(needed)
 
@@ -215,10 +224,10 @@ class ElfObject:
     def _addresses(self, bases: dict[int, int], resolve: Callable[[str], int]) -> list[int]:
         """Address by symbol; the null symbol has address 0."""
         found: list[int] = []
-        for index, (name, _, _, section, value, _) in enumerate(self._symbols):
-            if section >= _FIRST_RESERVED and section != _ABSOLUTE:
+        for index, (name, _, _, section, value, _) in enumerate(self.symbols):
+            if section >= _FIRST_RESERVED and section != ABSOLUTE:
                 raise _unknown("a common or special symbol")
-            is_outside = index and section == _UNDEFINED
+            is_outside = index and section == UNDEFINED
             found.append(resolve(_text(self._names, name)) if is_outside else bases.get(section, 0) + value)
         return found
 
@@ -236,10 +245,10 @@ class ElfObject:
         return got, stubs
 
 
-def _patch(image: bytearray, at: int, way: int, reached: int, place: int) -> None:
+def patch(image: bytearray, at: int, way: int, reached: int, place: int) -> None:
     """Store what a relocation says: an address, or the distance to it from ``place``."""
-    if way >= _ABSOLUTE_WORD:
-        word = reached if way == _ABSOLUTE_WORD else reached - place
+    if way >= ABSOLUTE_WORD:
+        word = reached if way == ABSOLUTE_WORD else reached - place
         image[at : at + 8] = (word & _WORD).to_bytes(8, "little")
     elif abs(reached - place) < 2**31:
         image[at : at + 4] = (reached - place).to_bytes(4, "little", signed=True)
@@ -247,7 +256,7 @@ def _patch(image: bytearray, at: int, way: int, reached: int, place: int) -> Non
         raise _unknown("a reference to data more than 2 GiB away")
 
 
-def _is_kept(section: _Section, name: str) -> bool:
+def _is_kept(section: Section, name: str) -> bool:
     if not section.flags & _ALLOC or name.startswith((".eh_frame", ".note", ".llvm")):
         return False
     if section.flags & _TLS or section.type in (_INIT_ARRAY, _FINI_ARRAY, _PREINIT_ARRAY):

@@ -10,10 +10,12 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
 
 from autojit.codegen.cpu.plan.records import Plan, PlanEntry
 from autojit.codegen.lowered import LoweredStep
+from autojit.core.program_parts import FORWARD, Part
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.ir.graph import Node
 
@@ -113,24 +115,30 @@ def kernel_rows(lowered: LoweredStep) -> list[KernelRow]:
     return found
 
 
+def entry_name(label: str, nodes: Sequence[Node]) -> str:
+    """A kernel as users know it: what it computes, the lines and the modules it comes from."""
+    return _row(label, nodes).name.removeprefix("kernel ")
+
+
 def _row(label: str, nodes: Sequence[Node]) -> KernelRow:
     ops = tuple(dict.fromkeys(node.op.name for node in nodes))
-    places = {(p.file, p.line): p for p in (node.source for node in nodes) if p is not UNKNOWN}
+    sources = dict.fromkeys(node.source for node in nodes)  # nodes share them, and a line takes a while to be found
+    places = {(p.file, p.line): p for p in sources if p is not UNKNOWN}
     ordered = tuple(places[key] for key in sorted(places))
     is_telling = not ops or label.startswith(("combine", "copy", "sum slices", "matmul "))
     name = label if is_telling else "+".join(ops)
-    return KernelRow(_named(name, ordered), ops, ordered)
+    return KernelRow(_named(name, ordered, nodes), ops, ordered)
 
 
-def _named(name: str, places: Sequence[SourceLocation]) -> str:
-    lines = shown_lines(places)
-    return f"kernel {name} ({lines})" if lines else f"kernel {name}"
+def _named(name: str, places: Sequence[SourceLocation], nodes: Sequence[Node]) -> str:
+    found = "; ".join(filter(None, (shown_lines(places), shown_parts(node.source.part for node in nodes))))
+    return f"kernel {name} ({found})" if found else f"kernel {name}"
 
 
 def launch_row(label: str, nodes: Sequence[Node]) -> KernelRow:
     """The row of a launch of a device, which may do what several kernels of the schedule are."""
     row = _row(label, nodes)
-    return row._replace(name=_named(label, row.places))
+    return row._replace(name=_named(label, row.places, nodes))
 
 
 def shown_lines(places: Iterable[SourceLocation]) -> str:
@@ -146,3 +154,19 @@ def shown_lines(places: Iterable[SourceLocation]) -> str:
         if place.line not in lines:
             lines.append(place.line)
     return " ".join(f"{file}:{','.join(map(str, lines))}" for file, lines in files.items())
+
+
+def shown_parts(parts: Iterable[Part]) -> str:
+    """Modules and phases as short text: where there are several, what their paths have in common.
+
+    Example:
+        >>> shown_parts([])
+        ''
+    """
+    found = list(dict.fromkeys(parts))
+    modules = list(dict.fromkeys(part.module for part in found))
+    paths = [module.split(".") for module in modules]
+    common = [names[0] for names in takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))]
+    module = ".".join(common) or " ".join(filter(None, modules[:2])) + (" ..." if len(modules) > 2 else "")
+    phases = {part.phase for part in found}
+    return " ".join(filter(None, (module.strip(), phases.pop() if len(phases) == 1 and FORWARD not in phases else "")))

@@ -205,6 +205,7 @@ def _initialize_llvm(native_only: bool) -> None:
     if native_only:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()  # for inline assembly
     else:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from autojit.codegen.cpu.plan.records import (
     EVERY,
     EVERY_SIXTEENTH,
@@ -32,6 +30,7 @@ from autojit.codegen.lowered import (
     Entry,
     ErrorWords,
     ForeignAddress,
+    GroupAddress,
     Immediate,
     LoweredStep,
     Mover,
@@ -53,20 +52,16 @@ from autojit.core.size_expressions import Expression
 from autojit.core.sizes import is_symbolic
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
-from autojit.runtime.bodies import Loading, builtin_address, load_kernels, watch_signals
-from autojit.runtime.callbacks import calling
+from autojit.runtime.bodies import Loading
 from autojit.runtime.failures import Failures
 from autojit.runtime.faults import planted
-from autojit.runtime.memory import Arena, arena_at
-from autojit.runtime.nested_plans import NestedMemory
-from autojit.runtime.pool import get_num_threads
+from autojit.runtime.memory import arena_at
+from autojit.runtime.plan_memory import PlanMemory
 from autojit.runtime.size_program import SizeProgram
 from autojit.schedule.counts import count_bounds, upper_bound
 from autojit.schedule.memory import is_late
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.runtime.device_plans import DevicePlans
 
 POLLED_FROM_NS = 1e6  # estimated time of a plan that a signal may stop
@@ -78,7 +73,7 @@ class PlanBuilder:
     """Writes one plan. Keeps everything the native side points to.
 
     ``parent`` writes the plan around it. ``lasting`` are values in memory that outlives the call: once an entry writes
-    one, a signal must wait for the end.
+    one, a signal must wait for the end. ``native`` is where the plan is written; by default, in this process.
     """
 
     def __init__(
@@ -87,17 +82,18 @@ class PlanBuilder:
         fixed: dict[Value, int],
         parent: PlanBuilder | None = None,
         lasting: AbstractSet[Value] = frozenset(),
+        native: PlanMemory | None = None,
     ) -> None:
         self.loading: Loading = Loading(lowered) if parent is None else parent.loading
         self.lowered = lowered
         self.graph = lowered.schedule.graph
         self.memory = lowered.schedule.memory
-        self.keep: list[Any] = []
         self.parent = parent
-        self.failures: Failures = Failures(lowered.reporters) if parent is None else parent.failures
-        self.nested: NestedMemory = NestedMemory(self.failures) if parent is None else parent.nested
+        self.native: PlanMemory = parent.native if parent is not None else native or PlanMemory(lowered.reporters)
+        self.keep = self.native.keep
+        self.failures: Failures = self.native.failures
         self.patches: list[Patch] = []
-        self.workers = max(get_num_threads(), 1)
+        self.workers = self.native.workers
         self.bounds: dict[str, Expression] = count_bounds(self.graph, {} if parent is None else parent.bounds)
         self.table = self._table_indices()
         self.fixed = fixed
@@ -106,7 +102,7 @@ class PlanBuilder:
         types = [v.type for v in self.graph.inputs]
         counted = lowered.counted_sizes() if parent is None else ()
         if parent is None and (counted or any(is_open(t.shape) for t in types)):
-            self.sizes = SizeProgram(types, counted, self.failures.caught, self._grown)
+            self.sizes = self.native.size_program(types, counted, self.failures.caught, self._grown)
         self.regions: list[int] = []  # slots of the addresses of memory of symbolic size
         self.arena, self.scratch_offset = self._make_arena()
         self.arenas: dict[Device, Any] = {p: arena_at(p, size) for p, size in self.memory.arenas.items() if p != CPU}
@@ -129,11 +125,9 @@ class PlanBuilder:
 
     def late_slot(self, value: Value) -> int | None:
         """The slot of the address of a value in memory of symbolic size, where its size is late."""
-        if not is_late(value, self.bounds):
-            return None
-        return self.regions[self.memory.region_of[self.memory.home(value)]]
+        return self.regions[self.memory.region_of[self.memory.home(value)]] if is_late(value, self.bounds) else None
 
-    def _make_arena(self) -> tuple[Arena, int]:
+    def _make_arena(self) -> tuple[Any, int]:
         """The host's: temporaries, then scratch: entries take turns, so they share it; partial results of a band
         outlive it.
         """
@@ -183,7 +177,7 @@ class PlanBuilder:
                 for region, size in enumerate(regions)
             ]
         self.worker_offset = start + kept
-        return Arena(start + kept + peak + 64), start
+        return self.native.arena(start + kept + peak + 64), start
 
     def _grown(self, device: Device, size_bytes: int) -> Any:
         """Memory for temporaries of symbolic size, in place of what was too small."""
@@ -197,8 +191,8 @@ class PlanBuilder:
 
     def words(self, values: Sequence[int]) -> int:
         """Address of words, constant except for symbolic sizes."""
-        block, base = self._zeros(len(values))
-        block[:] = [int(self._word(v, base + 8 * k)) & WORD for k, v in enumerate(values)]
+        block, base = self.native.zeros(len(values))
+        block[:] = [self._word(v, base + 8 * k) & WORD for k, v in enumerate(values)]
         return base
 
     def _word(self, value: int, address: int) -> int:
@@ -216,13 +210,14 @@ class PlanBuilder:
             for part in (entry,) if isinstance(entry, Entry) else entry.entries:
                 contexts[part] = self._band_rows(part, entry) if isinstance(entry, BandEntry) else self._context(part)
         self.loading.wait()
+        builtin = self.native.builtin
         rows: list[PlanEntry] = []
         faults = planted()
         for entry, may_fail in zip(self.run, self.may_fail, strict=True):
             if isinstance(entry, BandEntry):
-                body, context, is_parallel = builtin_address("aj_band"), self._band(entry, contexts), 1
+                body, context, is_parallel = builtin("aj_band"), self._band(entry, contexts), 1
             elif isinstance(entry, BatchEntry):
-                body, context, is_parallel = builtin_address("aj_many"), self._batch(entry, contexts), 1
+                body, context, is_parallel = builtin("aj_many"), self._batch(entry, contexts), 1
             else:
                 body, context, is_parallel = self._body(entry), contexts[entry], int(entry.chunks != 1)
             rows.append(PlanEntry(body=body, context=context, chunks=entry.chunks, is_parallel=is_parallel))
@@ -239,9 +234,8 @@ class PlanBuilder:
             return (len(self.run) if self.parent.may_stop else 0), EVERY_SIXTEENTH
         first = self._first_commit(lasting)
         is_long = sum(entry.estimate_ns for entry in self.run) > POLLED_FROM_NS
-        if not is_long and self.sizes is None:
+        if (not is_long and self.sizes is None) or not self.native.watch_signals():
             return 0, 0
-        watch_signals()
         return first, EVERY if is_long else EVERY_SIXTEENTH
 
     def _first_commit(self, lasting: AbstractSet[Value]) -> int:
@@ -255,14 +249,12 @@ class PlanBuilder:
 
     def _body(self, entry: Entry) -> int:
         if isinstance(entry.body, Callback):
-            return builtin_address("aj_call")
+            return self.native.builtin("aj_call")
         if entry.arguments and isinstance(entry.arguments[0], DeviceRun | Transfer):
             return self._device_plans().body(entry.body[1:])
         if entry.body.startswith("@"):
-            return builtin_address(entry.body[1:])
-        (code,) = load_kernels((entry.body,))
-        self.keep.append(code)
-        return code.address(entry.symbol)
+            return self.native.builtin(entry.body[1:])
+        return self.native.kernel(entry.body, entry.symbol)
 
     def _context(self, entry: Entry) -> int:
         first = entry.arguments[0] if entry.arguments else None
@@ -273,11 +265,11 @@ class PlanBuilder:
             return self._device_plans().context(first)
         if isinstance(entry.body, Callback):
             context = self._argument_words(entry.arguments)
-            return calling(entry.body, context, self.failures, self.sizes, self.keep)
+            return self.native.call(entry.body, context, self.sizes)
         return self._argument_words(entry.arguments)
 
     def _argument_words(self, arguments: Sequence[Argument]) -> int:
-        block, base = self._zeros(max(len(arguments), 1))
+        block, base = self.native.zeros(max(len(arguments), 1))
         block[:] = [self._argument(a, base + 8 * k) & WORD for k, a in enumerate(arguments)] or 0
         return base
 
@@ -338,12 +330,6 @@ class PlanBuilder:
         """The open sizes of the call that runs, or of the last one."""
         return {} if self.sizes is None else self.sizes.values()
 
-    def _zeros(self, count: int) -> tuple[NDArray[np.uint64], int]:
-        """Words that live as long as the plan, and their address."""
-        block = np.zeros(count, np.uint64)
-        self.keep.append(block)
-        return block, int(block.__array_interface__["data"][0])
-
     def _batch(self, batch: BatchEntry, contexts: Mapping[Entry, int]) -> int:
         words = [*Batch(n_parts=len(batch.entries))]
         first = 0
@@ -360,9 +346,8 @@ class PlanBuilder:
         return self.words(words)
 
     def _band_rows(self, entry: Entry, band: BandEntry) -> int:
-        block, base = self._zeros(len(BandRow.fields) * max(len(entry.arguments), 1))
-        slots = range(base, base + block.nbytes, BandRow.size_bytes)
-        rows = [self._band_row(argument, band, slot) for slot, argument in zip(slots, entry.arguments)]
+        block, base = self.native.zeros(len(BandRow.fields) * max(len(entry.arguments), 1))
+        rows = [self._band_row(a, band, base + BandRow.size_bytes * k) for k, a in enumerate(entry.arguments)]
         block[: len(BandRow.fields) * len(rows)] = [word & WORD for row in rows for word in row]
         return base
 
@@ -383,7 +368,7 @@ class PlanBuilder:
         if band in self.open_bands:
             return self._in_region(self.open_bands[band], argument.offset_bytes, slot)
         local = self.arena.address + self.worker_offset + self.before_local[band]
-        return self._word(local + argument.offset_bytes, slot)
+        return self._placed(local, argument.offset_bytes, slot)
 
     def _argument(self, argument: Argument, slot: int) -> int:
         if isinstance(argument, Value):  # most are
@@ -401,25 +386,28 @@ class PlanBuilder:
                 return self._device_scratch(argument, slot)
             if argument in self.open_scratch:
                 return self._in_region(self.open_scratch[argument], 0, slot)
+            start: int = self.arena.address
             if argument.per_worker:
-                return self.arena.address + self.worker_offset
-            return self.arena.address + self.scratch_offset + self.scratch[argument]
+                return start + self.worker_offset
+            return start + self.scratch_offset + self.scratch[argument]
         if isinstance(argument, Words):
             return self.words(argument.words)
         if isinstance(argument, ProductAddress):
-            return builtin_address(f"aj_gemm_{argument.dtype.short}")
+            return self.native.builtin(f"aj_gemm_{argument.dtype.short}")
         if isinstance(argument, ForeignAddress):
-            return argument.function.address()
+            return self.native.foreign(argument.function)
+        if isinstance(argument, GroupAddress):
+            return self.native.group(argument.group)
         if isinstance(argument, ErrorWords):
-            return self.failures.address
+            return self.native.error
         if isinstance(argument, Word):
-            return int(self.nested.word(argument).ctypes.data)
+            return self.native.word(argument)
         if isinstance(argument, Count):
             assert self.sizes is not None
             self.sizes.point(slot, argument.name)
             return 0
         if isinstance(argument, Tape):
-            return self.nested.tape(argument).address
+            return self.native.tape(argument)
         if isinstance(argument, Mover):
             body, context = self._device_plans().mover(argument)
             return self.words(MoverWords(body=body, context=context))
@@ -443,7 +431,7 @@ class PlanBuilder:
         value = self.memory.home(value)
         if value in self.fixed:
             self.fixed_words.setdefault(value, []).append((slot, offset))
-            return self._word(self.fixed[value] + offset, slot)
+            return self._placed(self.fixed[value], offset, slot)
         if value in self.table:
             if is_symbolic(offset) and self.sizes is not None:
                 self.sizes.at_start(offset)
@@ -451,11 +439,20 @@ class PlanBuilder:
             return 0
         if value in self.memory.region_of:
             return self._in_region(self.memory.region_of[value], offset, slot)
-        return self._word(self.arenas[value.type.device].address + self.memory.offsets[value] + offset, slot)
+        return self._placed(self.arenas[value.type.device].address + self.memory.offsets[value], offset, slot)
+
+    def _placed(self, address: int, offset: int, slot: int) -> int:
+        """An address some bytes behind one that is known, where the size program writes it if the bytes are open."""
+        if not is_symbolic(offset):
+            return address + offset
+        sizes = self.sizes
+        assert sizes is not None
+        sizes.fix(slot, sizes.sum(sizes.address_slot(address), sizes.slot(offset)))
+        return 0
 
     def _table(self, nested: Nested) -> int:
         """Address of the pointer table of a plan inside this one; the word before it holds the plan's."""
-        block, base = self._zeros(1 + len(nested.arguments))
+        block, base = self.native.zeros(1 + len(nested.arguments))
         inner = PlanBuilder(nested.lowered, {}, self)
         self.keep.append(inner)
         block[0] = inner.plan()
@@ -474,7 +471,7 @@ class PlanBuilder:
             n_entries=count,
             entries=entries,
             workers=self.workers,
-            error=self.failures.address,
+            error=self.native.error,
             sizes=program,
             n_stoppable=self.stoppable,
             clock=self.poll_mode,

@@ -80,9 +80,14 @@ def pool_request() -> tuple[str, int]:
     return (pool_ir(_machine()) if _is_parallel() else serial_pool_ir()), _OPT_LEVEL
 
 
-def _load_pool() -> LoadedObject:
+def pool_content() -> bytes:
+    """The pool's object."""
     text, level = pool_request()
-    pool = load(default_cache().object(text, cached_host_target(), level))
+    return default_cache().object(text, cached_host_target(), level)
+
+
+def _load_pool() -> LoadedObject:
+    pool = load(pool_content())
     if _is_parallel():
         _word(pool, PoolWords.spins).value = _spins(pool)
         _word(pool, PoolWords.threads).value = _wanted_threads

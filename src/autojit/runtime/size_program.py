@@ -25,7 +25,7 @@ from autojit.core.sizes import expression_of, is_symbolic
 from autojit.core.types import TensorType
 from autojit.runtime.memory import arena_at, bucket_size
 
-Grow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+Grow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _Room = tuple[int, Device]
 """A stage, and the device whose memory it needs."""
 
@@ -69,7 +69,8 @@ class SizeProgram:
         self._fixes: list[WrittenWord] = []
         self._places: list[tuple[int, int]] = []  # (address to write, slot whose address it gets)
         self._regions: dict[_Room, list[tuple[int, int]]] = {}  # (slot of the address, slot of the size)
-        self._programs = np.zeros((1 + len(self.counted), len(SizeProgramWords.fields)), np.uint64)
+        self._keep: list[Any] = []
+        self._programs, self._program = self._words([0] * (len(SizeProgramWords.fields) * (1 + len(self.counted))))
         self._memory: dict[_Room, tuple[int, int]] = {}  # slots of the arena's length and address
         self._arenas: dict[_Room, Any] = {}
         self._make_arena = make_arena
@@ -99,11 +100,18 @@ class SizeProgram:
 
     def slot(self, size: int) -> int:
         """The slot of a size, or of a number."""
-        return self._expression(expression_of(size))
+        return self.expression(expression_of(size))
 
     def sum(self, left: int, right: int) -> int:
         """The slot of the sum of two slots."""
         return self._compute("add", left, right)
+
+    def address_slot(self, address: int) -> int:
+        """The slot of an address that is known by now."""
+        found = self._found.get(("address", address))
+        if found is None:
+            found = self._found["address", address] = self._new(_Slot(address, is_address=True))
+        return found
 
     def region(self, size: int, device: Device = CPU) -> int:
         """The slot of the address of memory of its own; it is there from the stage on that knows the size."""
@@ -115,9 +123,10 @@ class SizeProgram:
 
     def stage(self, name: str) -> int:
         """Address of the program to run when a size was counted."""
-        return int(self._programs[1 + self.counted.index(name)].ctypes.data)
+        return self._program + SizeProgramWords.size_bytes * (1 + self.counted.index(name))
 
-    def _expression(self, expression: Expression) -> int:
+    def expression(self, expression: Expression) -> int:
+        """The slot of an expression."""
         found = self._found.get(expression)
         if found is not None:
             return found
@@ -137,7 +146,7 @@ class SizeProgram:
     def _atom(self, atom: Atom) -> int:
         if atom.kind == "symbol":
             return self._named(atom.operands[0])
-        left, right = (self._expression(operand) for operand in atom.operands)
+        left, right = (self.expression(operand) for operand in atom.operands)
         return self._compute(atom.kind, left, right)
 
     def _named(self, name: str) -> int:
@@ -174,18 +183,36 @@ class SizeProgram:
         layouts: dict[int, list[Instruction]] = {}
         for room in self._regions:
             layouts.setdefault(room[0], []).extend(self._lay_regions(room))
-        self.table = np.array([slot.value for slot in self._slots], np.int64)
-        self._last = np.full(max(len(self.symbols), 1), NEVER, np.int64)
-        self._grower = Grow(self._grow)
-        self._keep: list[Any] = []
+        self.table, base = self._table([slot.value for slot in self._slots])
+        self._last, self._before = self._words([NEVER] * max(len(self.symbols), 1))
+        grower = self._grower()
         for stage in range(1 + len(self.counted)):
             sizes = self._instructions_of(stage, addresses=False)
             addresses = self._instructions_of(stage, addresses=True)
-            self._write(stage, [*sizes, *layouts.get(stage, ()), *addresses])
-        base = int(self.table.ctypes.data)
+            self._write(stage, [*sizes, *layouts.get(stage, ()), *addresses], base, grower)
         for address, slot in self._places:
-            ctypes.c_int64.from_address(address).value = base + 8 * slot
-        return int(self._programs.ctypes.data)
+            self._set(address, base + 8 * slot)
+        return self._program
+
+    def _words(self, values: Sequence[int]) -> tuple[Any, int]:
+        """Words that native code reads, and their address."""
+        block = np.array(values, np.int64)
+        self._keep.append(block)
+        return block, int(block.ctypes.data)
+
+    def _table(self, values: Sequence[int]) -> tuple[Any, int]:
+        """The words of the table, and their address."""
+        return self._words(values)
+
+    def _set(self, address: int, value: int) -> None:
+        """Write a word of the plan."""
+        ctypes.c_int64.from_address(address).value = value
+
+    def _grower(self) -> int:
+        """The address of what gives native code memory."""
+        grower = Grow(self._grow)
+        self._keep.append(grower)
+        return ctypes.cast(grower, ctypes.c_void_p).value or 0
 
     def _lay_regions(self, room: _Room) -> list[Instruction]:
         """A stage's regions on a device follow each other in a growing arena: instructions that work out where."""
@@ -205,26 +232,26 @@ class SizeProgram:
         found = ((i, self._slots[i.target]) for i in self._instructions)
         return [i for i, slot in found if slot.stage == stage and slot.is_address is addresses]
 
-    def _write(self, stage: int, instructions: list[Instruction]) -> None:
+    def _write(self, stage: int, instructions: list[Instruction], table: int, grower: int) -> None:
         fixes = [fix for fix in self._fixes if self._slots[fix.place].stage == stage]
-        steps = np.array(instructions, np.int64)
-        words = np.array(fixes, np.uint64)
-        self._keep += [steps, words]
+        steps = self._words([word for instruction in instructions for word in instruction])[1]
+        written = self._words([word for fix in fixes for word in fix])[1]
         always = bool(stage) or not self.symbols  # no symbol tells that nothing has changed
-        self._programs[stage] = SizeProgramWords(
-            n_symbols=-1 & 0xFFFFFFFFFFFFFFFF if always else len(self.symbols),
-            table=self.table.ctypes.data,
-            before=self._last.ctypes.data,
+        first = stage * len(SizeProgramWords.fields)
+        self._programs[first : first + len(SizeProgramWords.fields)] = SizeProgramWords(
+            n_symbols=-1 if always else len(self.symbols),
+            table=table,
+            before=self._before,
             n_instructions=len(instructions),
-            instructions=steps.ctypes.data,
+            instructions=steps,
             n_written=len(fixes),
-            written=words.ctypes.data,
-            grow=ctypes.cast(self._grower, ctypes.c_void_p).value or 0,
+            written=written,
+            grow=grower,
         )
 
     # -- running
 
-    def _grow(self, size_bytes: int, capacity: int) -> int:
+    def _grow(self, size_bytes: int, capacity: int, table: int) -> int:
         room, base = next((room, base) for room, (length, base) in self._memory.items() if length == capacity)
         try:
             arena = self._make_arena(room[1], bucket_size(size_bytes))

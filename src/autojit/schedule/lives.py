@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Lives:
-    """When the kernels, bands and batches of a schedule write and read what lies in its arenas.
+    """When the kernels, bands and batches of a schedule write and read what is in its arenas.
 
     Times are places in ``planned.kernels``; open sizes count as typical ones.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
+from typing import Any
 
 from autojit.core.sizes import surely_less, typical
 from autojit.ir.graph import Graph, Node, Value
@@ -63,8 +64,10 @@ def _is_elementwise(node: Node, kinds: Mapping[Node, Kind]) -> bool:
 
 
 def _is_cheap(node: Node | None, kinds: Mapping[Node, Kind]) -> bool:
-    is_small = node is not None and _is_elementwise(node, kinds) and node.op.is_cheap  # type: ignore[attr-defined]
-    return is_small and not node.is_kept  # type: ignore[union-attr]
+    if node is None or not _is_elementwise(node, kinds):
+        return False
+    op: Any = node.op
+    return bool(op.is_cheap) and not node.is_kept
 
 
 def _are_apart(slices: Sequence[Node]) -> bool:

@@ -1,7 +1,7 @@
 """Meeting a memory budget: values that are live over the peak are computed again, late, instead of being kept.
 
 At the peak, what was computed before and is read behind it takes the memory: activations that the backward pass reads.
-The time up to the peak is cut where little is live. What lies between two cuts is computed again from what is live at
+The time up to the peak is cut where little is live. What is between two cuts is computed again from what is live at
 the first of them, just before it is needed (`ops.ordering.Later`). ``docs/design/memory_budget.md`` has the figures.
 """
 
@@ -235,7 +235,7 @@ class Chooser:
 
 def _may_run_again(node: Node) -> bool:
     """Whether an op gives the same again, at a place that is known."""
-    if node.is_kept or isinstance(node.op, ToDevice | HoldsGraphs) or is_opaque(node):
+    if node.is_kept or node.op.calls_out or isinstance(node.op, ToDevice | HoldsGraphs) or is_opaque(node):
         return False
     return all(v.type.dtype.kind != "complex" for v in (*node.inputs, *node.outputs))
 

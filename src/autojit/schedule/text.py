@@ -22,8 +22,8 @@ def print_schedule(schedule: Schedule) -> str:
     for number, kernel in enumerate(_flat(schedule, lines)):
         reads = ", ".join(names.get(v, v.name or "?") for v in kernel.reads())
         writes = ", ".join(f"{names.get(v, v.name or '?')}: {v.type}" for v in kernel.writes())
-        lines.append(f"{number:3d} {_head(kernel)}  ({reads}) -> {writes}")
-        lines += [f"      {node.op}  {node.source}" for node in kernel.nodes]
+        lines.append(f"{number:3d} {kernel_head(kernel)}  ({reads}) -> {writes}")
+        lines += [f"      {node.op}  {node.source.described()}" for node in kernel.nodes]
     return "\n".join(lines)
 
 
@@ -43,7 +43,8 @@ def _flat(schedule: Schedule, lines: list[str]) -> Iterator[Kernel]:
         lines.append("end of band")
 
 
-def _head(kernel: Kernel) -> str:
+def kernel_head(kernel: Kernel) -> str:
+    """What a kernel is, in a few words: the loops it runs, or its op."""
     if isinstance(kernel, LoopKernel):
         program = kernel.program
         loops = _extents(program.rows)

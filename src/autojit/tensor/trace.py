@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from autojit.core.device_array import Array
     from autojit.core.dtypes import DType
+    from autojit.core.program_parts import Parts
     from autojit.core.source import SourceLocation
     from autojit.ir.builder import GraphBuilder
     from autojit.ir.graph import Value
@@ -37,6 +38,8 @@ class Trace(Protocol):
         ``place`` is the user's line, where it is known already.
         """
 
+    parts: Parts
+    """The modules whose calls were met."""
     builder: GraphBuilder
     """The ``ir.GraphBuilder`` of what is recorded."""
     recordings: dict[Any, Any]

@@ -6,15 +6,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from autojit.core.errors import TraceError, UsageError
+from autojit.core.errors import UsageError
 from autojit.dispatch.declared import declared
+from autojit.jit.compile_options import check_mode
 from autojit.jit.function import JitFunction
 from autojit.nn.jitted import ANSWERS
 from autojit.nn.module import Module
 
 _COMPILED = ("inductor", "autojit")
 _EAGER = ("eager", "aot_eager")
-_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
 class CompiledModule(Module):
@@ -110,8 +110,7 @@ def compile(
         raise UsageError(
             "Either mode or options can be specified, but both can't be specified at the same time.", fix="drop one"
         )
-    if mode is not None and mode not in _MODES:
-        raise UsageError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    check_mode(mode)
     if backend is not None and backend not in (*_COMPILED, *_EAGER):
         raise UsageError(
             f"Invalid backend: {backend!r}, should be one of: {', '.join((*_COMPILED, *_EAGER))}",
@@ -124,26 +123,7 @@ def compile(
 
 
 def _prepared(model: Callable[..., Any], fullgraph: bool, dynamic: bool | None, name: str | None) -> Any:
-    compiled: Any = JitFunction(model, dynamic=dynamic)
-    if fullgraph:
-        compiled = _in_one_piece(compiled)
+    compiled: Any = JitFunction(model, dynamic=dynamic, fullgraph=fullgraph)
     if name is not None:
         compiled.__name__ = name
     return compiled
-
-
-def _in_one_piece(compiled: Any) -> Any:
-    @functools.wraps(compiled)
-    def call(*args: object, **kwargs: object) -> Any:
-        found = compiled(*args, **kwargs)
-        if compiled.stats()["splits"]:
-            raise TraceError(
-                "compile: fullgraph=True, but the function depends on values of its tensors and was captured in parts",
-                {"function": getattr(compiled, "__name__", compiled)},
-                "write the choice with where(), or drop fullgraph=True; explain() shows the lines",
-            )
-        return found
-
-    for name in ANSWERS:
-        setattr(call, name, getattr(compiled, name))
-    return call

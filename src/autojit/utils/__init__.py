@@ -1,9 +1,17 @@
 """Utilities beside the tensor API: ``data`` loads batches, ``checkpoint`` computes again what backward needs, ``hooks``
-has the handles of hooks, ``dlpack`` lends memory to other libraries.
+has the handles of hooks, ``dlpack`` lends memory to other libraries, ``progress`` is a bar, ``image`` shows tensors.
 
 They are imported on first use.
 """
 
 from autojit.core.lazy_modules import LazyNames as _LazyNames
 
-__getattr__ = _LazyNames(__name__, modules="_pytree checkpoint data dlpack hooks")
+__getattr__ = _LazyNames(
+    __name__,
+    {
+        "progress": "autojit.utils.progress_bar",
+        "image": "autojit.utils.images",
+        "image_grid": "autojit.utils.images",
+    },
+    modules="_pytree checkpoint data dlpack hooks",
+)

@@ -286,6 +286,13 @@ class _Lowering:
         self.entries.append(Entry("@aj_copy", "", arguments, chunks, typical(size) * 0.1, "copy"))
 
     def _structured(self, kernel: StructuredKernel) -> None:
+        if kernel.node.op.of_ranks:
+            from autojit.codegen.cpu.collective_entries import collective_entry  # few steps need it
+
+            entry = collective_entry(kernel, self.shared)
+            if entry is not None:
+                self.entries.append(entry)
+                return
         found = print_structured(kernel.node, self.target)
         operands = kernel.operands
         if found is not None and isinstance(kernel.node.op, Scattering):

@@ -153,7 +153,7 @@ class AttentionKernel(CudaKernel):
         return found
 
     def parts_of(self, width: int) -> int:
-        """Into how many parts warps that are side by side divide lines of so many elements."""
+        """Into how many parts warps that are side by side divide lines of this many elements."""
         return min(padded(width) // COLUMNS, self.plan.warps[1])
 
     def share(self, width: int) -> int:

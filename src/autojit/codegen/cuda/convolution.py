@@ -9,7 +9,7 @@ group of channels by group::
     its weight         group     o     c, k     n, p     y             x, at p * stride + k * dilation - padding
 
 Rows of matrices follow each other in the result as they are. An operand's line and its depth are row-major numbers of
-several *digits*; a *window* makes a place along one axis of the image of a digit of each. What lies outside of the
+several *digits*; a *window* makes a place along one axis of the image of a digit of each. What is outside of the
 image, or between two of its elements, counts as zero.
 """
 

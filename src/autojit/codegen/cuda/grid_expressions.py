@@ -136,7 +136,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             first: a position that is a multiple of ``width``. What is left of the row behind its last multiple is in
                 no vector.
             step: from one vector to the next.
-            is_whole: none of them can lie outside of the row.
+            is_whole: none of them can be outside of the row.
         """
         count, points = self.walk.inner_count // width * width, list[Point]()
         is_single = is_whole and len(self.walk.inner) == 1

@@ -104,7 +104,7 @@ def _are_within(lengths: Tensor, most: int | None) -> bool:
 
 
 def _require_lengths(steps: Tensor, frames: int, labels: Tensor, longest_row: int | None) -> None:
-    refusal = "Expected input_lengths to lie between 0 and the number of frames"
+    refusal = "Expected input_lengths to be between 0 and the number of frames"
     valid = "0 to the number of frames"
     require(steps, lambda n: (n >= 0) & (n <= frames), refusal, valid, named="input_lengths")
     refusal = "Expected target_lengths to have value at least 0"

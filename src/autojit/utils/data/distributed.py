@@ -8,6 +8,7 @@ from itertools import cycle, islice
 from typing import Any
 
 import autojit as aj
+from autojit.distributed.groups import get_rank, get_world_size, is_initialized
 from autojit.utils.data.sampler import Sampler
 
 
@@ -15,8 +16,8 @@ class DistributedSampler(Sampler[int]):
     """The indices of one of ``num_replicas`` equal shares; ``set_epoch`` gives another order.
 
     Args:
-        num_replicas: how many processes there are; 1 by default, as there is no process group.
-        rank: which of them this one is; 0 by default.
+        num_replicas: how many processes there are; by default those of the process group, 1 without one.
+        rank: which of them this one is; by default its number in the group, 0 without one.
         shuffle: draw the order, by ``seed`` and epoch, the same in all processes.
         drop_last: leave out indices that do not divide equally, in place of repeating some.
 
@@ -39,8 +40,9 @@ class DistributedSampler(Sampler[int]):
         drop_last: bool = False,
     ) -> None:
         self.dataset: Sized = dataset
-        self.num_replicas = 1 if num_replicas is None else num_replicas
-        self.rank = 0 if rank is None else rank
+        is_alone = not is_initialized()
+        self.num_replicas = num_replicas if num_replicas is not None else 1 if is_alone else get_world_size()
+        self.rank = rank if rank is not None else 0 if is_alone else get_rank()
         if not 0 <= self.rank < self.num_replicas:
             raise ValueError(f"Invalid rank {self.rank}, rank should be in the interval [0, {self.num_replicas - 1}]")
         self.epoch = 0

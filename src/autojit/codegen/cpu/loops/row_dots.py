@@ -29,7 +29,7 @@ _Sums = tuple[str, list[int]]
 
 
 class DotPrinter(FoldPrinter, Vectors):
-    """A printer that knows sums of products of what lies side by side."""
+    """A printer that knows sums of products of neighbouring elements."""
 
     def factors_of(self, reduction: RowReduction) -> list[Load] | None:
         """The one or two loads along the row that a reduction sums the products of; None: it does something else."""

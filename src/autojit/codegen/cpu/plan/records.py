@@ -233,6 +233,23 @@ class LastValue(Record[Argument]):
     mover: PointerArgument  # `MoverWords` where the memory is a device's; 0: the host's
 
 
+class CollectiveContext(Record[Argument]):
+    """What a collective moves or combines, and between whom (see `collectives`)."""
+
+    group: PointerArgument  # `GroupWords`
+    to: PointerArgument
+    source: PointerArgument
+    amount: WordArgument  # per part: elements that are combined, or bytes that are moved
+    width: WordArgument  # bytes of each of them
+    type: WordArgument  # where in the group's words the handle of the elements' type is
+    combine: WordArgument  # likewise, of how they are combined
+    smallest: WordArgument  # 1: the smallest number is looked for, else the largest
+    size: WordArgument  # the number of ranks when the step was recorded
+    peers: PointerArgument  # whom each rank sends to, then whom each receives from, -1: nobody; the root alone
+    error: PointerArgument
+    code: WordArgument  # of reports
+
+
 class CallWords(Record[int]):
     """A function of Python's that an entry calls: ``function(context, 0, 0)``.
 
@@ -266,6 +283,40 @@ class TapeWords(Record[int]):
     answers: Word
 
 
+class GroupWords(Record[int]):
+    """A group of processes as this one has joined it: `core.communicator.NativeCollectives`; 0 where it has not."""
+
+    rank: Word
+    size: Word
+    all_reduce: Pointer
+    all_gather: Pointer
+    reduce_scatter: Pointer
+    all_to_all: Pointer
+    broadcast: Pointer
+    send_recv: Pointer
+    communicator: Word
+    in_place: Pointer
+    no_process: Word
+    no_status: Pointer
+    most: Word
+    sum: Word
+    prod: Word
+    max: Word
+    min: Word
+    int8: Word
+    int16: Word
+    int32: Word
+    int64: Word
+    uint8: Word
+    uint16: Word
+    uint32: Word
+    uint64: Word
+    float32: Word
+    float64: Word
+    complex64: Word
+    complex128: Word
+
+
 # -- sizes
 
 
@@ -279,7 +330,7 @@ class SizeProgramWords(Record[int]):
     instructions: Pointer
     n_written: Word
     written: Pointer
-    grow: Pointer  # ``i64 grow(i64 bytes, i64 capacity)``: gives memory of at least that many bytes
+    grow: Pointer  # ``i64 grow(i64 bytes, i64 capacity, i64 *table)``: gives memory of at least that many bytes
 
 
 class Instruction(Record[int]):

@@ -6,7 +6,8 @@ while the sizes stay those of the call before.
 
 A size that the step counts itself has a program of its own, which runs as an entry of the plan after the kernel that
 counts it. ``reserve`` is an instruction that asks for memory: where ``table[left]`` exceeds ``table[right]``, the
-capacity, its target becomes the address of a new block. Whoever gives it is told the place of the capacity.
+capacity, its target becomes the address of a new block. Whoever gives it is told the place of the capacity, and the
+table.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from autojit.codegen.module_text import Signature
 from autojit.codegen.native_function import NativeFunction, body
 
 SIZES = body("aj_sizes", "ptr program")
-_GROW = Signature("", "i64 bytes, i64 capacity", "i64")
+_GROW = Signature("", "i64 bytes, i64 capacity, ptr table", "i64")
 
 
 def write_sizes(f: NativeFunction) -> None:
@@ -61,7 +62,7 @@ def _run_instructions(f: NativeFunction, program: str, table: str) -> None:
             with case(OPERATIONS.index("reserve")), f.when(f.test("sgt", a, b)):
                 grow = f.get(program, SizeProgramWords.grow)
                 place = f.get(instruction, Instruction.right)
-                f.store("i64", f.call(_GROW, a, place, by=grow), target)
+                f.store("i64", f.call(_GROW, a, place, table, by=grow), target)
 
 
 def _floor_division(f: NativeFunction, a: str, b: str) -> tuple[str, str]:

@@ -1,0 +1,312 @@
+"""Collectives of a plan: bodies that call C functions with MPI's signatures. Compiled once per machine.
+
+The functions and handles are words of the group (`GroupWords`), so the code here and in the cache knows no process; the
+context is `CollectiveContext`. A count may be larger than an ``int`` argument says: what is larger is moved in pieces.
+What a function returns that is not 0 is reported, and the plan ends.
+
+NaN and zeros with signs are nothing that MPI promises, so the largest and smallest floats are found as integers of the
+same order (``ops.rank_arithmetic`` does the same in eager mode).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+from autojit.codegen.cpu.plan.records import CollectiveContext, GroupWords
+from autojit.codegen.kernel_function import FAILURE_SITE
+from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.native_function import NativeFunction, body
+from autojit.codegen.records import Field
+from autojit.core.once import once
+
+LOST = -1  # what is reported of a group that has been left, or has another size: `ops.collectives.LOST`
+SMALL_PIECE = 1 << 14  # elements of a piece that is combined in the function's own memory
+MOST_BYTES = 16  # of an element
+
+_REDUCE = Signature("", "ptr send, ptr receive, i32 count, i64 type, i64 combine, i64 group", "i32")
+_MOVE = Signature("", "ptr send, i32 count, i64 type, ptr receive, i32 each, i64 same, i64 group", "i32")
+_BROADCAST = Signature("", "ptr buffer, i32 count, i64 type, i32 root, i64 group", "i32")
+_SEND_RECV = Signature(
+    "",
+    "ptr send, i32 count, i64 type, i32 to, i32 tag, ptr receive, i32 most, i64 same, i32 source, i32 own, i64 group, "
+    "ptr status",
+    "i32",
+)
+
+
+class _Float(NamedTuple):
+    """A float and the integer of its size."""
+
+    kind: str
+    bits: str
+    highest: int
+
+
+FLOATS = {"f32": _Float("float", "i32", 2**31 - 1), "f64": _Float("double", "i64", 2**63 - 1)}
+
+
+@once
+def collectives_ir() -> str:
+    """The whole module."""
+    module = ModuleText()
+    writers: dict[str, Callable[[_Collective], None]] = {
+        "aj_all_reduce": _write_all_reduce,
+        "aj_all_gather": _write_all_gather,
+        "aj_reduce_scatter": _write_reduce_scatter,
+        "aj_all_to_all": _write_all_to_all,
+        "aj_broadcast": _write_broadcast,
+        "aj_send_recv": _write_send_recv,
+    }
+    for name, write in writers.items():
+        _define(module, name, write)
+    for short, of in FLOATS.items():
+        _define(module, f"aj_all_reduce_extreme_{short}", partial(_write_extreme, of))
+        _define(module, f"aj_owner_{short}", partial(_write_owner, of))
+    NativeFunction.define(module, body("aj_rank"), _write_rank)
+    return module.text()
+
+
+def _define(module: ModuleText, name: str, write: Callable[[_Collective], None]) -> None:
+    NativeFunction.define(module, body(name), lambda f: write(_Collective(f)), attributes="")
+
+
+def _write_rank(f: NativeFunction) -> None:
+    """``aj_rank``: the number of this rank."""
+    group = f.get(f.parameters[0], CollectiveContext.group)
+    f.store("i64", f.get(group, GroupWords.rank), f.get(f.parameters[0], CollectiveContext.to))
+
+
+class _Collective:
+    """One body: the words of its context; it has returned where the group is not the one that was recorded."""
+
+    def __init__(self, f: NativeFunction) -> None:
+        self.f = f
+        self.context = f.parameters[0]
+        self.group = self.word(CollectiveContext.group)
+        self.to, self.source = self.word(CollectiveContext.to), self.word(CollectiveContext.source)
+        self.count, self.width = self.word(CollectiveContext.amount), self.word(CollectiveContext.width)
+        self.size = self.word(CollectiveContext.size)
+        with f.when(f.test("ne", self.of_group(GroupWords.size), self.size)):
+            self.report(LOST)
+            f.ret()
+        self.communicator = self.of_group(GroupWords.communicator)
+        self.most, self.rank = self.of_group(GroupWords.most), self.of_group(GroupWords.rank)
+        self.bytes = self.of_group(GroupWords.uint8)
+
+    def word(self, field: Field[Any]) -> str:
+        return self.f.get(self.context, field)
+
+    def of_group(self, field: Field[int]) -> str:
+        return self.f.get(self.group, field)
+
+    def handle(self, field: Field[Any]) -> str:
+        """A handle by its place in the group's words."""
+        return self.f.load("i64", self.f.at(self.group, self.word(field)))
+
+    def report(self, number: str | int) -> None:
+        """Note what a function has returned, for the caller of the step."""
+        f = self.f
+        error, code = self.word(CollectiveContext.error), self.word(CollectiveContext.code)
+        f.store("i64", f.binary("or", f.binary("shl", code, 32), FAILURE_SITE), error)
+        f.store("i64", number, f.element(error, "i64", 1))
+
+    def checked(self, returned: str) -> None:
+        """Return if a function has failed."""
+        with self.f.when(self.f.is_set(returned, "i32")):
+            self.report(self.f.convert("sext", returned, "i32"))
+            self.f.ret()
+
+    def int_of(self, count: str) -> str:
+        return self.f.convert("trunc", count, "i64", "i32")
+
+    @contextmanager
+    def pieces(self, most: str) -> Iterator[tuple[str, str, str]]:
+        """Pieces of a part, one at least: bytes in front, the count, and the count as an ``int``."""
+        f = self.f
+        piece = f.junction("i64", stem="piece")
+        f.go(piece, 0)
+        (start,) = f.begin(piece)
+        count = f.least(f.sub(self.count, start), most)
+        yield f.mul(start, self.width), count, self.int_of(count)
+        following = f.add(start, count)
+        f.go_when(f.test("slt", following, self.count), piece, following)
+
+    def reduce(self, source: str, to: str, count: str, type: str, combine: str) -> None:
+        """Combine elements over the ranks."""
+        function = self.of_group(GroupWords.all_reduce)
+        self.checked(self.f.call(_REDUCE, source, to, count, type, combine, self.communicator, by=function))
+
+    def part(self, base: str, number: str, offset: str) -> str:
+        """An address in one of the parts that there are for all ranks."""
+        f = self.f
+        return f.at(base, f.add(f.mul(number, f.mul(self.count, self.width)), offset))
+
+    @contextmanager
+    def in_pieces(self) -> Iterator[None]:
+        """What is written inside is for parts of which one call cannot take all; the function returns behind it."""
+        f = self.f
+        with f.when(f.test("sgt", self.count, self.most)):
+            yield
+            f.ret()
+
+
+def _write_all_reduce(c: _Collective) -> None:
+    """``aj_all_reduce``: every element combined over the ranks."""
+    f = c.f
+    is_same = f.test("eq", c.to, c.source, "ptr")
+    type, combine = c.handle(CollectiveContext.type), c.handle(CollectiveContext.combine)
+    with c.pieces(c.most) as (start, _, count):
+        to = f.at(c.to, start)
+        c.reduce(
+            f.choose(is_same, c.of_group(GroupWords.in_place), f.at(c.source, start), "ptr"), to, count, type, combine
+        )
+
+
+def _write_all_gather(c: _Collective) -> None:
+    """``aj_all_gather``: all ranks' parts, one behind the other."""
+    f = c.f
+    function = c.of_group(GroupWords.broadcast)
+    with c.in_pieces():
+        f.copy_bytes(c.part(c.to, c.rank, "0"), c.source, c.count)
+        with f.loop(0, c.size, stem="rank") as rank, c.pieces(c.most) as (start, _, count):
+            root = c.int_of(rank)
+            c.checked(f.call(_BROADCAST, c.part(c.to, rank, start), count, c.bytes, root, c.communicator, by=function))
+    _move_at_once(c, GroupWords.all_gather)
+
+
+def _move_at_once(c: _Collective, function: Field[int]) -> None:
+    each, by = c.int_of(c.count), c.of_group(function)
+    c.checked(c.f.call(_MOVE, c.source, each, c.bytes, c.to, each, c.bytes, c.communicator, by=by))
+
+
+def _write_all_to_all(c: _Collective) -> None:
+    """``aj_all_to_all``: part ``r`` goes to rank ``r``."""
+    f = c.f
+    with c.in_pieces(), f.loop(0, c.size, stem="distance") as distance:
+        to = f.remainder(f.add(c.rank, distance), c.size)
+        source = f.remainder(f.sub(f.add(c.rank, c.size), distance), c.size)
+        with c.pieces(c.most) as (start, _, count):
+            _send_recv(
+                c, c.part(c.source, to, start), c.part(c.to, source, start), count, c.int_of(to), c.int_of(source)
+            )
+    _move_at_once(c, GroupWords.all_to_all)
+
+
+def _send_recv(c: _Collective, send: str, receive: str, count: str, to: str, source: str) -> None:
+    by, status = c.of_group(GroupWords.send_recv), c.of_group(GroupWords.no_status)
+    given = (send, count, c.bytes, to, 0, receive, count, c.bytes, source, 0, c.communicator, status)
+    c.checked(c.f.call(_SEND_RECV, *given, by=by))
+
+
+def _write_reduce_scatter(c: _Collective) -> None:
+    """``aj_reduce_scatter``: the combination of what all ranks have for this one."""
+    f = c.f
+    type, combine = c.handle(CollectiveContext.type), c.handle(CollectiveContext.combine)
+    own = f.local(f"[{SMALL_PIECE * MOST_BYTES} x i8]")
+    with c.in_pieces(), f.loop(0, c.size, stem="rank") as rank:
+        most = f.least(c.most, SMALL_PIECE)
+        with c.pieces(most) as (start, n, count):
+            c.reduce(c.part(c.source, rank, start), own, count, type, combine)
+            with f.when(f.test("eq", rank, c.rank)):
+                f.copy_bytes(f.at(c.to, start), own, f.mul(n, c.width))
+    function, each = c.of_group(GroupWords.reduce_scatter), c.int_of(c.count)
+    c.checked(f.call(_REDUCE, c.source, c.to, each, type, combine, c.communicator, by=function))
+
+
+def _write_broadcast(c: _Collective) -> None:
+    """``aj_broadcast``: what the root has."""
+    f = c.f
+    root, function = c.int_of(f.load("i64", c.word(CollectiveContext.peers))), c.of_group(GroupWords.broadcast)
+    with f.when(f.test("ne", c.to, c.source, "ptr")):
+        f.copy_bytes(c.to, c.source, c.count)
+    with c.pieces(c.most) as (start, _, count):
+        c.checked(f.call(_BROADCAST, f.at(c.to, start), count, c.bytes, root, c.communicator, by=function))
+
+
+def _write_send_recv(c: _Collective) -> None:
+    """``aj_send_recv``: what another rank has; zeros where nobody sends."""
+    f = c.f
+    peers = c.word(CollectiveContext.peers)
+    to = f.load("i64", f.element(peers, "i64", c.rank))
+    source = f.load("i64", f.element(peers, "i64", f.add(c.size, c.rank)))
+    gets_none, nobody = f.test("slt", source, 0), c.of_group(GroupWords.no_process)
+    with f.when(gets_none):
+        f.fill_bytes(c.to, 0, c.count)
+    to = c.int_of(f.choose(f.test("slt", to, 0), nobody, to))
+    source = c.int_of(f.choose(gets_none, nobody, source))
+    with c.pieces(c.most) as (start, _, count):
+        _send_recv(c, f.at(c.source, start), f.at(c.to, start), count, to, source)
+
+
+# -- the largest and the smallest
+
+
+def _write_extreme(of: _Float, c: _Collective) -> None:
+    """``aj_all_reduce_extreme_<t>``: the largest or smallest float over the ranks."""
+    f = c.f
+    beyond = _beyond(c, of)
+    with f.loop(0, c.count) as k:
+        f.store(of.bits, _key(c, of, k, beyond), f.element(c.to, of.bits, k))
+    _best(c, GroupWords.int64 if of.bits == "i64" else GroupWords.int32)
+    with f.loop(0, c.count) as k:
+        at = f.element(c.to, of.bits, k)
+        f.store(of.bits, _turned(f, of, f.load(of.bits, at)), at)
+
+
+def _write_owner(of: _Float, c: _Collective) -> None:
+    """``aj_owner_<t>``: the lowest rank that has the largest or smallest float."""
+    f = c.f
+    beyond = _beyond(c, of)
+
+    def key(k: str) -> str:
+        found = _key(c, of, k, beyond)
+        return found if of.bits == "i64" else f.convert("sext", found, of.bits)
+
+    with f.loop(0, c.count) as k:
+        f.store("i64", key(k), f.element(c.to, "i64", k))
+    _best(c, GroupWords.int64)
+    with f.loop(0, c.count) as k:
+        at = f.element(c.to, "i64", k)
+        f.store("i64", f.choose(f.test("eq", key(k), f.load("i64", at)), c.rank, c.size), at)
+    _best(c, GroupWords.int64, GroupWords.min)
+
+
+def _best(c: _Collective, type: Field[int], combine: Field[int] | None = None) -> None:
+    """Combine integers in place; their width is the type's."""
+    f = c.f
+    function, handle, in_place = c.of_group(GroupWords.all_reduce), c.of_group(type), c.of_group(GroupWords.in_place)
+    how = c.handle(CollectiveContext.combine) if combine is None else c.of_group(combine)
+    bits = "i32" if type is GroupWords.int32 else "i64"
+    piece = f.junction("i64", stem="piece")
+    f.go(piece, 0)
+    (start,) = f.begin(piece)
+    count = f.least(f.sub(c.count, start), c.most)
+    at = f.element(c.to, bits, start)
+    c.checked(f.call(_REDUCE, in_place, at, c.int_of(count), handle, how, c.communicator, by=function))
+    following = f.add(start, count)
+    f.go_when(f.test("slt", following, c.count), piece, following)
+
+
+def _beyond(c: _Collective, of: _Float) -> str:
+    """The key of NaN: beyond all others, on the side that wins."""
+    f = c.f
+    smallest = f.is_set(c.word(CollectiveContext.smallest))
+    return f.choose(smallest, -of.highest - 1, of.highest, of.bits)
+
+
+def _key(c: _Collective, of: _Float, k: str, beyond: str) -> str:
+    """The integer that is ordered as an element is."""
+    f = c.f
+    x = f.load(of.kind, f.element(c.source, of.kind, k))
+    is_number = f.value(f"fcmp ord {of.kind} {x}, {x}")
+    bits = f.convert("bitcast", x, of.kind, of.bits)
+    return f.choose(is_number, _turned(f, of, bits), beyond, of.bits)
+
+
+def _turned(f: NativeFunction, of: _Float, bits: str) -> str:
+    """Signed magnitudes as numbers of the same order, and back."""
+    is_negative = f.test("slt", bits, 0, of.bits)
+    return f.choose(is_negative, f.binary("xor", bits, of.highest, of.bits), bits, of.bits)

@@ -1,0 +1,126 @@
+"""What a collective with ``async_op=True`` returns: a handle to wait for."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Future", "Work"]
+
+
+def begun(collective: Callable[..., Any], is_async: bool, *arguments: Any) -> Any:
+    """Call a communicator's collective; what is to be waited for, if it can be left to go on, else None."""
+    if is_async and getattr(collective.__self__, "begins", False):  # type: ignore[attr-defined]
+        return collective(*arguments, later=True)
+    return collective(*arguments)
+
+
+class Future:
+    """What ``Work.get_future`` gives: the result, when it is there."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def wait(self) -> Any:
+        """The result; waits for it."""
+        self._work.wait()
+        return self.value()
+
+    def done(self) -> bool:
+        """Whether it is there."""
+        return self._work.is_completed()
+
+    def value(self) -> Any:
+        """The result: tensors that the collective has filled."""
+        return self._work.result()
+
+    def then(self, callback: Callable[[Future], Any]) -> Any:
+        """The future of what ``callback`` makes of this one: computed when it is waited for."""
+        return _Then(self, callback)
+
+
+class _Then(Future):
+    def __init__(self, before: Future, callback: Callable[[Future], Any]) -> None:
+        super().__init__(before._work)
+        self._before, self._callback, self._made = before, callback, [()]
+
+    def wait(self) -> Any:
+        self._before.wait()
+        return self.value()
+
+    def value(self) -> Any:
+        if not self._made[0]:
+            self._made[0] = (self._callback(self._before),)  # type: ignore[assignment]
+        return self._made[0][0]  # type: ignore[misc]
+
+
+class Work:
+    """A collective that was begun.
+
+    Args:
+        pending: what the engine works on; None: it is done.
+        finish: called once, when the engine is done: makes the results visible.
+        tensors: the results.
+    """
+
+    def __init__(self, pending: Any, finish: Callable[[], None], tensors: Any = ()) -> None:
+        self._pending, self._finish, self._tensors = pending, finish, tensors
+        self._is_finished = False
+        self._error: BaseException | None = None
+        self._source = -1
+        if pending is None:
+            self._end()
+
+    def wait(self, timeout: datetime.timedelta | None = None) -> bool:
+        """Return when the results are there; True.
+
+        Args:
+            timeout: not looked at; the watchdog has that of the group.
+        """
+        if self._error is not None:
+            raise self._error
+        if not self._is_finished:
+            try:
+                self._pending.wait()
+            except BaseException as error:
+                self._error = error
+                raise
+            self._source = -1 if self._pending.source is None else self._pending.source
+            self._end()
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the results are there; drives the engine on."""
+        if not self._is_finished and self._error is None and self._pending.test():
+            self._end()
+        return self._is_finished
+
+    def is_success(self) -> bool:
+        """Whether it is done without an error."""
+        return self._is_finished
+
+    def exception(self) -> BaseException | None:
+        """What `wait` has raised."""
+        return self._error
+
+    def result(self) -> Any:
+        """The tensors that it fills."""
+        return list(self._tensors)
+
+    def source_rank(self) -> int:
+        """Which rank sent what was received."""
+        return self._source
+
+    def synchronize(self) -> None:
+        """Wait."""
+        self.wait()
+
+    def get_future(self) -> Future:
+        """The result, to wait for."""
+        return Future(self)
+
+    def _end(self) -> None:
+        self._is_finished = True
+        self._finish()
+        self._pending = None

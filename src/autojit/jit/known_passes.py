@@ -1,0 +1,357 @@
+"""Backward passes of eager histories that come again and again: compiled beside, then one native call.
+
+A training loop without ``@aj.jit`` records the same ops on the same kinds of tensors in every round, and what the
+engine computes from them is a function of the saved tensors alone. Where no hook, no custom function and no mode could
+see it happen (`Survey`), a pass is known by its ops, types and edges. One that has come ``TIMES`` times is compiled on
+another thread (`dispatch.awaited_kernels`): saved tensors go into one native call, gradients of leaves come out, and
+the engine's own accumulation takes them. All else is left to the engine, which computes the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from autojit.autograd.accumulation import accumulate as accumulate_in_leaf
+from autojit.autograd.behind_masks import behind_masks
+from autojit.autograd.pieces import CUTS
+from autojit.autograd.running import running
+from autojit.core.ports import ports
+from autojit.core.types import TensorType
+from autojit.dispatch.awaited_kernels import awaited
+from autojit.history.op_node import NotImplementedNode, OpNode
+from autojit.history.residual_plans import plans_of
+from autojit.history.saved import type_only
+from autojit.ir.op import Op
+from autojit.jit.function import jit
+from autojit.jit.outside_passes import is_plain_leaf, is_plain_now
+from autojit.ops.cotangent_masks import masking
+from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Edge, Node, type_of_meta
+from autojit.tensor.state import grad_mode, state
+from autojit.tensor.tensor import Tensor, type_of, wrap
+from autojit.transforms.adjoint import accumulate
+
+TIMES = 16
+"""How often a pass comes before it is compiled, and once more for every ``NODES_A_TIME`` nodes: compiling takes as long
+as some hundred passes.
+"""
+
+NODES_A_TIME = 4
+MOST_NODES = 512
+"""Longer histories are loops over parts mostly: compiling one would hold up the loop for seconds."""
+
+MOST_BYTES = 1 << 25
+"""Of saved tensors. All are kept until the pass ends, where the engine lets go of them one by one."""
+
+MOST_KINDS = 256
+_UNSEEN = 64  # passes of a line of which none came again, until its histories are not looked at any more
+_by_sequence = attrgetter("sequence")
+
+
+class Survey:
+    """What one look at a history has found, from one of its nodes down to the leaves."""
+
+    __slots__ = ("kept", "key", "leaves", "order", "places", "saved")
+
+    def __init__(self, order: list[OpNode]) -> None:
+        self.order = order
+        self.places: dict[Any, int] = {node: place for place, node in enumerate(order)}
+        self.leaves: list[AccumulateGrad] = []
+        self.saved: dict[int, Any] = {}  # tensors by id of their arrays
+        self.kept: list[tuple[list[Any], int]] = []  # where nodes keep them
+        self.key: list[Any] = []
+
+    @classmethod
+    def of(cls, root: Node) -> Survey | None:
+        """None where there is more to a pass than its rules."""
+        order = _ops_behind(root)
+        if order is None:
+            return None
+        found = cls(order)
+        for node in order:
+            if not (found._add_node(node) and found._add_edges(node.edges)):
+                return None
+        return found
+
+    def _add_node(self, node: OpNode) -> bool:
+        op = node.op
+        if type(op) in CUTS or not _is_plain_node(node):
+            return False
+        plans = op.__dict__.get("_plans")
+        key = self.key
+        key.append(id(plans_of(op) if plans is None else plans))  # one for equal ops
+        place = 0
+        for entries in (node.primals, node.results):
+            for number, entry in enumerate(entries):
+                kind = type(entry)
+                if kind is tuple or kind is TensorType:
+                    key.append(entry)
+                elif getattr(kind, "_array", None) is _ARRAY and self._add_saved(entry, node, place):
+                    self.kept.append((entries, number))
+                else:
+                    return False
+                place += 1
+        return True
+
+    def _add_saved(self, t: Tensor, node: OpNode, place: int) -> bool:
+        """Note a tensor that a node has saved; False where the engine has something to say about it."""
+        array: Any = t._array
+        storage = t._storage
+        if type(array) is not np.ndarray or (storage is not None and storage.version != node.versions[place]):
+            return False
+        if t._grad_fn is None and not t._requires_grad and place < len(node.edges):
+            edge = node.edges[place]
+            if edge is not None and type(edge[0]) is not AccumulateGrad:
+                return False  # it was detached since
+        saved = self.saved
+        found = saved.get(id(array))
+        if found is None:
+            number = len(saved)
+            self.key.append((number, array.shape, array.strides, array.dtype.num))
+            saved[id(array)] = number, array
+        else:
+            self.key.append(found[0])
+        return True
+
+    def _add_edges(self, edges: Sequence[Edge | None]) -> bool:
+        key, places = self.key, self.places
+        for edge in edges:
+            if edge is None:
+                key.append(None)
+                continue
+            child: Any = edge[0]
+            number = edge[1]
+            place = places.get(child)
+            if place is None:
+                if not is_plain_leaf(child.variable):
+                    return False
+                place = places[child] = -1 - len(self.leaves)
+                self.leaves.append(child)
+            key.append(place)
+            key.append(number)
+        return True
+
+    def n_bytes(self) -> int:
+        """Of the tensors that the nodes have saved."""
+        return sum([array.nbytes for _, array in self.saved.values()])
+
+    def arguments(self) -> list[Tensor]:
+        """The saved tensors without their histories."""
+        return [wrap(array) for _, array in self.saved.values()]
+
+    def release(self) -> None:
+        """As the engine does after the rule of each node."""
+        for entries, number in self.kept:
+            entries[number] = FREED
+
+
+def _is_plain_node(node: OpNode) -> bool:
+    """Whether nothing but its op's rule happens at a node."""
+    known = _PLAIN_CLASSES.get(type(node))
+    if known is None:
+        kind = type(node)
+        known = _PLAIN_CLASSES[kind] = kind.run is OpNode.run and not issubclass(kind, NotImplementedNode)
+    if not known or not (node.tensor_hooks is node.retained is node.pre_hooks is node.post_hooks is None):
+        return False
+    op = node.op
+    return not (op.is_call or op.calls_out or op.has_effect)
+
+
+_PLAIN_CLASSES: dict[type, bool] = {}
+_ARRAY = vars(Tensor)["_array"]  # of tensors that are nothing but their elements
+
+
+def _place_of(x: Any, survey: Survey) -> int:
+    """Which leaf of a history a tensor is, below 0; 0 for none."""
+    if not isinstance(x, Tensor):
+        return 0
+    reference = x._accumulator
+    return 0 if x._grad_fn is not None or reference is None else survey.places.get(reference(), 0)
+
+
+def _ops_behind(root: Node) -> list[OpNode] | None:
+    """The nodes of ops behind one, itself among them, in the order in which they run."""
+    found: set[Any] = {root}
+    stack = [root]
+    while stack:
+        for edge in stack.pop().edges:
+            if edge is not None and (child := edge[0]) not in found and type(child) is not AccumulateGrad:
+                if not isinstance(child, OpNode) or len(found) >= MOST_NODES:
+                    return None
+                found.add(child)
+                stack.append(child)
+    return sorted(found, key=_by_sequence, reverse=True)
+
+
+class _Rule(NamedTuple):
+    """One node of a pass: places of saved tensors, or types; edges by place, leaves below 0."""
+
+    op: Op
+    n_outputs: int
+    primals: list[Any]
+    results: list[Any]
+    edges: list[tuple[int, int] | None]
+    is_masked: bool
+
+
+class Pass:
+    """A backward pass as a function of the saved tensors: the rules in the engine's order.
+
+    Args:
+        survey: the history.
+        number: which output of its first node the pass is from.
+        wanted: places of leaves, if not all.
+    """
+
+    def __init__(self, survey: Survey, number: int, wanted: Sequence[int] | None) -> None:
+        root = survey.order[0]
+        self.number = number
+        self.wanted = tuple([-1 - k for k in range(len(survey.leaves))]) if wanted is None else wanted
+        self.types = [type_of_meta(meta) for meta in root.out_metas]
+        self.leaf_types = [type_of(survey.leaves[-1 - k].variable) for k in self.wanted]
+        masked = behind_masks(survey.order, [(root, number)], [])[0]
+        needed = self._needed(survey)
+        self.rules = [self._rule(node, survey, needed, node in masked) for node in survey.order]
+        self.step = jit(self.run)
+
+    def _needed(self, survey: Survey) -> set[Any]:
+        """The nodes on the way to what is wanted."""
+        needed: set[Any] = {survey.leaves[-1 - k] for k in self.wanted}
+        for node in reversed(survey.order):
+            if any(e is not None and e[0] in needed for e in node.edges):
+                needed.add(node)
+        return needed
+
+    @staticmethod
+    def _rule(node: OpNode, survey: Survey, needed: set[Any], is_masked: bool) -> _Rule:
+        def kept(entry: Any) -> Any:
+            return survey.saved[id(entry._array)][0] if isinstance(entry, Tensor) else type_only(entry)
+
+        edges = [None if e is None or e[0] not in needed else (survey.places[e[0]], e[1]) for e in node.edges]
+        primals, results = [kept(x) for x in node.primals], [kept(x) for x in node.results]
+        return _Rule(node.op, len(node.out_metas), primals, results, edges, is_masked)
+
+    def run(self, *saved: Tensor) -> tuple[Any, ...]:
+        """The gradients of the leaves that are wanted."""
+        arrived: dict[int, list[Any]] = {0: [None] * len(self.types)}
+        arrived[0][self.number] = Tensor._literal_of(1, self.types[self.number])
+        before = masking.is_on, masking.outputs
+        try:
+            with grad_mode(False):
+                for place, rule in enumerate(self.rules):
+                    self._deliver(rule, self._cotangents(rule, arrived.pop(place, []), saved), arrived)
+        finally:
+            masking.is_on, masking.outputs = before
+        found = [arrived[k][0] for k in self.wanted]
+        kinds = zip(found, self.leaf_types, strict=True)
+        return tuple([Tensor._literal_of(0, kind) if grad is ZERO else grad for grad, kind in kinds])
+
+    def _cotangents(self, rule: _Rule, grads: list[Any], saved: Sequence[Tensor]) -> list[Any]:
+        bars = [None if g is ZERO else g for g in grads]
+        if all(bar is None for bar in bars):
+            return [ZERO if any(g is ZERO for g in grads) else None] * len(rule.edges)
+        masking.is_on, masking.outputs = rule.is_masked, None
+        primals = [saved[x] if type(x) is int else x for x in rule.primals]
+        results = [saved[x] if type(x) is int else x for x in rule.results]
+        found = accumulate(rule.op, primals, results, bars, [e is not None for e in rule.edges])
+        return [ZERO if g is None else g for g in found]
+
+    def _deliver(self, rule: _Rule, found: list[Any], arrived: dict[int, list[Any]]) -> None:
+        for edge, grad in zip(rule.edges, found, strict=True):
+            if edge is None or grad is None:
+                continue
+            place, number = edge
+            buffer = arrived.setdefault(place, [None] * (1 if place < 0 else self.rules[place].n_outputs))
+            before = buffer[number]
+            if before is None or before is ZERO:
+                buffer[number] = grad
+            elif grad is not ZERO:
+                buffer[number] = before + grad
+
+
+class KnownPasses:
+    """The passes of the process, by their keys; ``False`` for one that native code cannot do."""
+
+    def __init__(self) -> None:
+        self._met: Counter[tuple[Any, ...]] = Counter()
+        self._unseen: Counter[tuple[int, int]] = Counter()  # passes in a row that were not known, by line
+
+    def backward(self, root: OpNode, number: int, keep: bool) -> bool:
+        """Do a pass that adds to ``.grad`` of all leaves; False: the engine has to do it."""
+        survey = self._surveyed(root, number)
+        step = None if survey is None else self._step(survey, number, None, root)
+        if step is None:
+            return False
+        assert survey is not None
+        made = list(step(*survey.arguments()))
+        made.reverse()
+        with grad_mode(False):
+            for leaf in survey.leaves:
+                accumulate_in_leaf(leaf, [made.pop()])
+        if not keep:
+            survey.release()
+        return True
+
+    def asked(self, root: OpNode, number: int, inputs: Sequence[Any], keep: bool) -> tuple[Tensor, ...] | None:
+        """The gradients by some leaves; None: the engine has to do it."""
+        survey = self._surveyed(root, number)
+        if survey is None:
+            return None
+        wanted = tuple([_place_of(x, survey) for x in inputs])
+        if max(wanted, default=0) >= 0 or len(set(wanted)) < len(wanted):
+            return None
+        step = self._step(survey, number, wanted, root)
+        if step is None:
+            return None
+        made: tuple[Tensor, ...] = step(*survey.arguments())
+        if not keep:
+            survey.release()
+        return made
+
+    def _surveyed(self, root: OpNode, number: int) -> Survey | None:
+        line = id(root.source.code), root.source.instruction
+        if self._unseen[line] >= _UNSEEN or awaited.at_once or awaited.is_settled or running.depth:
+            return None
+        made = type_of_meta(root.out_metas[number])
+        if made.shape or not made.dtype.is_floating_point or Node.renumbered:
+            return None
+        now = state.__dict__
+        if not now["grad_enabled"] or now["inference"] or now["reference"] or not is_plain_now():
+            return None
+        self._unseen[line] += 1
+        return Survey.of(root)
+
+    def _step(self, survey: Survey, number: int, wanted: tuple[int, ...] | None, root: OpNode) -> Any:
+        """The native call of a pass, if it is there."""
+        key = (number, wanted, *survey.key)
+        self._met[key] += 1
+        times = self._met[key]
+        if times > 1:
+            self._unseen[id(root.source.code), root.source.instruction] = 0
+        if times <= TIMES + len(survey.order) // NODES_A_TIME:
+            if len(self._met) > MOST_KINDS:
+                self._met.clear()
+            return None
+        found = awaited.find(("pass", key), lambda: _made(survey, number, wanted))
+        return found.step._entries[1] if found else None
+
+
+def _made(survey: Survey, number: int, wanted: tuple[int, ...] | None) -> Pass | bool:
+    """The pass with a native step; False where there can be none."""
+    if survey.n_bytes() > MOST_BYTES:
+        return False
+    try:
+        made = Pass(survey, number, wanted)
+        found = made.step(*survey.arguments())
+        is_native = made.step._entries[1] is not None and not made.step.stats()["splits"]
+        return made if is_native and all(type(t) is Tensor for t in found) else False
+    except Exception:
+        # of a pass that the engine does, and which raises there what there is to raise
+        return False
+
+
+ports.passes = KnownPasses()

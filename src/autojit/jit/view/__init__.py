@@ -1,0 +1,1 @@
+"""A compiled step as one page: ``step.view()``."""

@@ -1,0 +1,188 @@
+"""Averages gradients over the ranks while the backward pass runs: bucket by bucket, in one order on all ranks.
+
+A parameter is ready when its gradient has been added to ``.grad``. A bucket is reduced when all of its parameters are
+ready and all buckets before it are done, so every rank makes the same calls in the same order, whatever order its own
+backward pass has. In a captured step these calls become ops of the step, by the very same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import autojit as aj
+from autojit.autograd.grad_mode import no_grad
+from autojit.core.errors import UnsupportedError, UsageError
+from autojit.core.layout import strided
+from autojit.distributed.buckets import FIRST_BUCKET_MB, GradBucket, assigned, flattened, taken_apart
+from autojit.distributed.collectives import all_reduce
+from autojit.distributed.groups import ProcessGroup
+from autojit.jit.pytree import flatten
+from autojit.nn.parameter import Parameter
+from autojit.tensor import Tensor
+from autojit.tensor.node import AccumulateGrad, Node
+from autojit.tensor.state import state
+
+CommHook = Callable[[Any, GradBucket], Any]
+
+_UNFINISHED = (
+    "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates that "
+    "your module has parameters that were not used in producing loss."
+)
+
+
+class Reducer:
+    """The gradients of some parameters.
+
+    Args:
+        parameters: by name, in the module's order; they are expected to be ready in the opposite one.
+        bucket_mb: how large buckets are; the first one is smaller.
+        finds_unused: whether parameters that a pass does not use are looked for.
+    """
+
+    def __init__(
+        self, parameters: dict[str, Parameter], group: ProcessGroup, bucket_mb: Sequence[float], finds_unused: bool
+    ) -> None:
+        self.group = group
+        self.names = list(reversed(parameters))
+        self.parameters = [parameters[name] for name in self.names]
+        self.finds_unused = finds_unused
+        limits = bucket_mb if len(bucket_mb) > 1 else [min(FIRST_BUCKET_MB, bucket_mb[0]), *bucket_mb]
+        self.buckets = assigned(self.parameters, limits)
+        self.bucket_of = {place: number for number, bucket in enumerate(self.buckets) for place in bucket}
+        self.hook: tuple[Any, CommHook] | None = None
+        self.is_expected = self.has_begun = False
+        self.trace: Any = None  # in which the present pass was begun
+        self.was_captured = False  # a step has the forward pass and not the backward pass: nobody tells that it ran
+        self.is_wanted: Callable[[], bool] = lambda: True
+        self.left: set[int] = set()
+        self.unused: set[int] = set()
+        self.next = 0
+        self.handles = [
+            p.register_post_accumulate_grad_hook(self._hook_of(place)) for place, p in enumerate(self.parameters)
+        ]
+
+    def _hook_of(self, place: int) -> Callable[[Tensor], None]:
+        def gradient_is_ready(_leaf: Tensor) -> None:
+            self.ready(place)
+
+        return gradient_is_ready
+
+    # -- one pass
+
+    def begin(self, outputs: Any) -> None:
+        """A forward pass has made ``outputs``; its backward pass will average the gradients.
+
+        Raises:
+            UsageError: the last one has not reached all parameters.
+        """
+        if self.is_expected and self.has_begun and self.trace is state.trace:
+            missing = [self.names[k] for k in sorted(self.left)]
+            self.is_expected = False
+            raise UsageError(
+                _UNFINISHED,
+                {"without gradient": ", ".join(reversed(missing)), "rank": self.group.rank()},
+                "pass find_unused_parameters=True, and let all outputs of forward take part in the loss",
+            )
+        self._restart()
+        self.trace, self.was_captured = state.trace, state.trace is not None
+        self.unused = self._without_gradient(outputs) if self.finds_unused else set()
+
+    def _restart(self) -> None:
+        self.is_expected, self.has_begun = True, False
+        self.left, self.next = set(range(len(self.parameters))), 0
+
+    def skip(self) -> None:
+        """The backward pass of the present forward pass is this rank's own."""
+        self.is_expected = False
+
+    def _without_gradient(self, outputs: Any) -> set[int]:
+        """The parameters that no output depends on."""
+        tensors = [leaf for leaf in flatten(outputs)[0] if isinstance(leaf, Tensor)]
+        used = {id(leaf) for leaf in _leaves_behind(tensors)}
+        return {k for k, p in enumerate(self.parameters) if id(p) not in used}
+
+    def ready(self, place: int) -> None:
+        """The gradient of a parameter has arrived; reduce what is complete."""
+        if not self.is_expected:
+            if not self.was_captured or state.trace is not None or not self.is_wanted():
+                return
+            self._restart()
+        if place not in self.left:
+            self.is_expected = False
+            raise UsageError(
+                "Expected to mark a variable ready only once.",
+                {"parameter": self.names[place]},
+                "do not run parts of the module again in the backward pass (reentrant checkpoints), or share their "
+                "parameters between them",
+            )
+        self.has_begun = True
+        self.left.discard(place)
+        self.left -= self.unused
+        while self.next < len(self.buckets) and self.left.isdisjoint(self.buckets[self.next]):
+            number = self.next
+            self.next += 1
+            is_last = self.next == len(self.buckets)
+            with no_grad(), self.group.for_purpose(f"bucket {number} of DistributedDataParallel"):
+                self._reduce(number, is_last)
+        if self.next == len(self.buckets):
+            self.is_expected = False
+            self.was_captured = self.was_captured and state.trace is not self.trace
+
+    def _reduce(self, number: int, is_last: bool) -> None:
+        bucket = self.buckets[number]
+        parameters = [self.parameters[k] for k in bucket]
+        vector = flattened([self._gradient(p) for p in parameters])
+        vector = self._combined(GradBucket(number, vector, parameters, is_last))
+        is_used = self._used_anywhere(bucket) if self.finds_unused else [True] * len(bucket)
+        for p, average, used in zip(parameters, taken_apart(vector, parameters), is_used, strict=True):
+            if not used:
+                continue
+            if p.grad is None:
+                p.grad = average.clone()
+            else:
+                p.grad.copy_(average)
+
+    def _gradient(self, p: Parameter) -> Tensor:
+        """What a parameter contributes: zeros, where this rank has not used it."""
+        if p.grad is None:
+            return aj.zeros_like(p)
+        if p.grad.layout is not strided:
+            raise UnsupportedError(
+                "DistributedDataParallel: gradients are dense", {"parameter": p}, "make the embedding with sparse=False"
+            )
+        return p.grad
+
+    def _combined(self, bucket: GradBucket) -> Tensor:
+        if self.hook is None:
+            vector = bucket.buffer() / self.group.size()  # before the sum, as torch, so that halves do not overflow
+            all_reduce(vector, group=self.group)
+            return vector
+        made = self.hook[1](self.hook[0], bucket)
+        made = made.wait() if hasattr(made, "wait") else made
+        found: Tensor = made[0] if isinstance(made, list | tuple) else made
+        return found
+
+    def _used_anywhere(self, bucket: Sequence[int]) -> list[bool]:
+        used = aj.tensor([k not in self.unused for k in bucket], dtype=aj.int32, device=self.parameters[0].device)
+        all_reduce(used, "max", self.group)
+        return [bool(flag) for flag in used.tolist()]
+
+
+def _leaves_behind(tensors: Sequence[Tensor]) -> Iterator[Tensor]:
+    """The leaves that a backward pass from these tensors reaches."""
+    seen: set[int] = set()
+    nodes: list[Node] = []
+    for t in tensors:
+        if t.grad_fn is not None:
+            nodes.append(t.grad_fn)
+        elif t.requires_grad:
+            yield t
+    while nodes:
+        node = nodes.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if type(node) is AccumulateGrad:
+            yield node.variable
+        nodes += [child for child, _ in node.next_functions if child is not None]

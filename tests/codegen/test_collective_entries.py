@@ -1,0 +1,133 @@
+"""Collectives of compiled steps: native calls with the group's words, in pieces, with errors; call-backs without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+from autojit.compiler import compile
+from autojit.core.communicator import communicator, join, leave
+from autojit.core.errors import ArgumentError, UsageError
+from autojit.distributed import functional
+from autojit.ir import evaluate, parse_graph, verify
+from tests.distributed.native_world import Failed, NativeAlone, Noting
+
+W = "group='native', size=1"
+KINDS = ("f64", "f32", "f16", "bf16", "i8", "u8", "i16", "i32", "i64", "bool", "c64", "c128")
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest) -> Iterator[NativeAlone]:
+    made = NativeAlone(getattr(request, "param", 2**31 - 1), "native")
+    join(made)
+    yield made
+    leave("native")
+
+
+def _graph(kind: str, n: int) -> Any:
+    """Every collective of one dtype."""
+    x, parts = f"{kind}[{n}]", f"{kind}[1, {n}]"
+    nodes = {
+        "a": (x, f"all_reduce[{W}, combine='sum', is_replicated=True](x)"),
+        "b": (x, f"all_reduce[{W}, combine='prod', is_replicated=True](x)"),
+        "c": (parts, f"all_gather[{W}, is_replicated=True](x)"),
+        "d": (x, f"reduce_scatter[{W}](p)"),
+        "e": (parts, f"all_to_all[{W}](p)"),
+        "f": (x, f"broadcast[{W}, root=0, is_replicated=True](x)"),
+        "g": (x, f"send_recv[{W}, pairs=((0, 0),)](x)"),
+        "h": (x, f"send_recv[{W}, pairs=()](x)"),
+        "i": (x, f"own_part[{W}](p)"),
+        "j": ("i64[]", f"rank[{W}]()"),
+    }
+    if not kind.startswith("c"):
+        nodes["k"] = (x, f"all_reduce[{W}, combine='max', is_replicated=True](x)")
+        nodes["l"] = (x, f"all_reduce[{W}, combine='min', is_replicated=True](x)")
+    if kind in ("f64", "f32", "f16", "bf16"):
+        nodes["m"] = (f"i64[{n}]", f"owner[{W}, combine='max'](x)")
+    lines = " ".join(f"{name}: {type} = {op};" for name, (type, op) in nodes.items())
+    return verify(parse_graph(f"(x: {x}, p: {parts}) {{ {lines} return {', '.join(nodes)} }}"))
+
+
+@pytest.mark.parametrize("group", [2**31 - 1, 7], indirect=True)
+@pytest.mark.parametrize("kind", KINDS)
+def test_native_calls_give_what_eager_ones_give(group: NativeAlone, kind: str) -> None:
+    for n in (0, 5, 23) if kind == "f64" else (23,):
+        graph = _graph(kind, n)
+        x = np.random.default_rng(0).standard_normal(n).astype(np.float32)
+        x[n // 2 : n // 2 + 1] = np.nan if kind[0] in "fb" and kind != "bool" else 0
+        given = x.astype(graph.inputs[0].type.dtype.numpy)
+        made = compile(graph)
+        assert made.lowered.fallbacks == ()
+        found = made.executable.run([given, given[None]])
+        for name, a, b in zip("abcdefghijklm", evaluate(graph, [given, given[None]]), found, strict=False):
+            assert np.array_equal(a.astype(np.complex128), b.astype(np.complex128), equal_nan=True), name
+        assert n > 0 or ("all_reduce", 0) in group.calls  # ranks that run line by line make the call, too
+        assert all(count <= group.made.most for _, count in group.calls)
+
+
+def test_what_a_function_returns_is_an_error_and_state_is_as_before(group: NativeAlone) -> None:
+    state = aj.zeros(3)
+
+    @aj.jit
+    def step(x: aj.Tensor) -> aj.Tensor:
+        state.add_(1)
+        total = functional.all_reduce(x * 2, group="native")
+        state.mul_(total)
+        return total
+
+    assert step(aj.ones(3)).tolist() == [2, 2, 2]
+    assert state.tolist() == [2, 2, 2]
+    assert step.stats()["fallbacks"] == 0
+    group.returned = 5
+    for _ in range(2):
+        with pytest.raises(Failed, match="all_reduce returned 5"):
+            step(aj.ones(3))
+        assert state.tolist() == [2, 2, 2]
+    group.returned = 0
+    step(aj.ones(3))
+    assert state.tolist() == [6, 6, 6]
+
+
+def test_a_step_uses_the_group_that_has_the_name_now(group: NativeAlone) -> None:
+    step = aj.jit(lambda x: functional.all_reduce(x, group="native"))
+    step(aj.ones(3))
+    step(aj.ones(3))
+    again = NativeAlone(name="native")
+    join(again)
+    before = len(group.calls)
+    assert step(aj.ones(3)).tolist() == [1, 1, 1]
+    assert again.calls == [("all_reduce", 3)]
+    assert len(group.calls) == before
+    leave("native")
+    with pytest.raises((UsageError, ArgumentError), match="has not joined"):
+        step(aj.ones(3))
+    join(again)
+    again.size = 2
+    join(again)
+    with pytest.raises(ArgumentError, match="has 2 ranks now"):
+        step(aj.ones(3))
+
+
+def test_a_group_without_functions_is_called_back_and_counted() -> None:
+    join(Noting("noting"))
+    try:
+        step = aj.jit(lambda x: functional.all_reduce(aj.tanh(x), group="noting"))
+        for _ in range(3):
+            assert step(aj.zeros(2)).tolist() == [0, 0]
+        assert step.stats()["fallbacks"] == 1
+        assert "called back: all_reduce" in step.explain()
+        assert communicator("noting").calls == [("all_reduce sum float32[2]", 0.0)] * 3  # type: ignore[attr-defined]
+    finally:
+        leave("noting")
+
+
+def test_open_sizes_are_told_at_the_call(group: NativeAlone) -> None:
+    step = aj.jit(lambda x: functional.all_gather(x * 2, group="native").sum())
+    for n in (3, 5, 8, 21):
+        assert float(step(aj.ones(n))) == 2 * n
+    assert step.stats()["captures"] == 2
+    assert group.calls[-1] == ("all_gather", 4 * 21)

@@ -1,0 +1,156 @@
+"""What holds of optimisers and checkpoints that are divided among ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import autojit as aj
+from autojit import distributed as dist
+from autojit import nn
+from tests.distributed.data_parallel_on_ranks import DDP, batch, close, mlp, own
+
+ZeRO = dist.optim.ZeroRedundancyOptimizer
+
+
+def folder() -> Path:
+    """One that all ranks have."""
+    found = [tempfile.mkdtemp(prefix="aj-checkpoint-")]
+    dist.broadcast_object_list(found, 0)
+    return Path(found[0])
+
+
+def stepper(model: nn.Module, optimizer: Any, is_compiled: bool) -> Any:
+    def step(x: aj.Tensor, y: aj.Tensor) -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return aj.jit(step) if is_compiled else step
+
+
+def run(step: Any, first: int, last: int) -> None:
+    for k in range(first, last):
+        x, y = batch("mlp", k)
+        step(own(x), own(y))
+
+
+def weights(model: nn.Module) -> list[Any]:
+    return [p.detach().numpy().copy() for p in model.parameters()]
+
+
+def check_divided_state_moves_as_whole_state() -> None:
+    n = dist.get_world_size()
+    for kind, options in ((aj.optim.AdamW, {"lr": 0.01}), (aj.optim.SGD, {"lr": 0.1, "momentum": 0.9})):
+        for is_compiled in (False, True):
+            found = []
+            for makes in (lambda p, k, o: k(p, **o), lambda p, k, o: ZeRO(p, k, **o)):
+                aj.manual_seed(5)
+                model = DDP(mlp().double())
+                optimizer = makes(model.parameters(), kind, options)
+                scheduler = aj.optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.5)
+                step = stepper(model, optimizer, is_compiled)
+                for k in range(6):
+                    run(step, k, k + 1)
+                    scheduler.step()
+                found.append(weights(model))
+            close(found[1], found[0])
+            held = sum(t.numel() for values in optimizer.optim.state.values() for t in values.values() if t.ndim)
+            whole = sum(p.numel() for p in model.parameters()) * (2 if kind is aj.optim.AdamW else 1)
+            held_by_all = [None] * n
+            dist.all_gather_object(held_by_all, held)
+            assert sum(held_by_all) == whole
+            assert max(held_by_all) < whole or n == 1
+
+
+def check_divided_state_as_one_state_dict() -> None:
+    me = dist.get_rank()
+    aj.manual_seed(5)
+    model = DDP(mlp().double())
+    divided = ZeRO(model.parameters(), aj.optim.Adam, lr=0.01)
+    run(stepper(model, divided, False), 0, 3)
+    divided.consolidate_state_dict(to=0)
+    if me == 0:
+        whole = aj.optim.Adam(model.parameters(), lr=0.01)
+        whole.load_state_dict(divided.state_dict())
+        assert len(whole.state) == 4
+    else:
+        try:
+            divided.state_dict()
+        except RuntimeError as error:
+            assert "consolidate" in str(error)
+        else:
+            raise AssertionError("there is no whole state here")
+
+
+def check_a_checkpoint_gives_the_same_bits() -> None:
+    path = folder() / "checkpoint"
+    for is_compiled in (False, True):
+        aj.manual_seed(5)
+        model = DDP(mlp().double())
+        optimizer = ZeRO(model.parameters(), aj.optim.AdamW, lr=0.01)
+        step = stepper(model, optimizer, is_compiled)
+        run(step, 0, 3)
+        dist.checkpoint.save(
+            {"model": model.state_dict(), "optim": optimizer.optim.state_dict(), "step": 3}, checkpoint_id=path
+        )
+        run(step, 3, 6)
+        expected = weights(model)
+
+        aj.manual_seed(6)
+        again = DDP(mlp().double())
+        state = {"model": again.state_dict(), "step": 0}
+        dist.checkpoint.load(state, checkpoint_id=path)
+        assert state["step"] == 3
+        other = ZeRO(again.parameters(), aj.optim.AdamW, lr=0.5)
+        other.load_state_dict(dist.checkpoint.read(path)["optim"])
+        run(stepper(again, other, is_compiled), 3, 6)
+        for a, b in zip(weights(again), expected, strict=True):
+            assert a.tobytes() == b.tobytes()
+    names = sorted(p.name for p in path.iterdir())
+    assert len(names) == dist.get_world_size() + 1, names  # the files of the first one are gone
+    try:
+        dist.checkpoint.load({"other": aj.ones(1)}, checkpoint_id=path)
+    except KeyError as error:
+        assert "other" in str(error)
+    else:
+        raise AssertionError("a missing name is told")
+
+
+def check_a_checkpoint_of_other_ranks() -> None:
+    """As left by 5 ranks: each has names of its own, and one that all have."""
+    path = folder() / "checkpoint"
+    if dist.get_rank() == 0:
+        files = {}
+        for rank in range(5):
+            own_part = {json.dumps(["parts", rank]): aj.full((2,), float(rank)), json.dumps(["list", [rank]]): rank}
+            path.mkdir(exist_ok=True)
+            aj.io.archive.save_archive(own_part, path / f"x-{rank}.safetensors")
+            files |= dict.fromkeys(own_part, f"x-{rank}.safetensors")
+        (path / "index.json").write_text(json.dumps({"format": 1, "ranks": 5, "files": files}))
+    dist.barrier()
+    found = dist.checkpoint.read(path)
+    assert {k: t.tolist() for k, t in found["parts"].items()} == {k: [k, k] for k in range(5)}
+    assert found["list"] == list(range(5))
+    some = {"parts": {3: aj.zeros(2)}}
+    dist.checkpoint.load(some, checkpoint_id=path)
+    assert some["parts"][3].tolist() == [3, 3]
+
+
+def check_a_rank_that_cannot_write_is_told_by_all() -> None:
+    path = folder()
+    (path / "file").write_text("no folder")
+    before = {"x": aj.ones(2)}
+    dist.checkpoint.save(before, checkpoint_id=path / "good")
+    target = path / "good" if dist.get_rank() else path / "file"
+    try:
+        dist.checkpoint.save({"x": aj.zeros(2)}, checkpoint_id=target)
+    except RuntimeError as error:
+        assert "rank 0" in str(error)
+    else:
+        raise AssertionError("rank 0 could not write")
+    assert dist.checkpoint.read(path / "good")["x"].tolist() == [1, 1]
+    assert os.path.exists(path / "good" / "index.json")
