@@ -66,7 +66,7 @@ class _NormBase(AffineLayer, shows="*num_features eps momentum affine bias track
         key = f"{prefix}num_batches_tracked"
         if (local_metadata.get("version") or 1) < 2 and self.track_running_stats and key not in state_dict:
             known = self.num_batches_tracked
-            state_dict[key] = aj.tensor(0) if known is None or known.is_meta else known
+            state_dict[key] = aj.tensor(0, device="cpu") if known is None or known.is_meta else known
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def _check_input_dim(self, input: Tensor) -> None:

@@ -83,9 +83,11 @@ def interpolate(
     arguments["scale_factors"] = None if scale_factor is None else tuple(scales)
     arguments |= {"align_corners": bool(align_corners)} if mode in _LINEAR_BY_AXES else {}
     arguments |= dict(zip(_SCALE_NAMES[axes], scales, strict=True)) if axes in _SCALE_NAMES else {}
-    found = _laid_out_as(found, input)
-    name = f"Upsample{mode.replace('-', ' ').title().replace(' ', '')}{axes}D{'Aa' if antialias else ''}Backward0"
-    return rename_node(found, name, **arguments)
+    return rename_node(_laid_out_as(found, input), _node_name(mode, axes, antialias), **arguments)
+
+
+def _node_name(mode: str, axes: int, antialias: bool) -> str:
+    return f"Upsample{mode.replace('-', ' ').title().replace(' ', '')}{axes}D{'Aa' if antialias else ''}Backward0"
 
 
 def _laid_out_as(found: Tensor, input: Tensor) -> Tensor:
