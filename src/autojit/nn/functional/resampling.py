@@ -93,9 +93,19 @@ def _node_name(mode: str, axes: int, antialias: bool) -> str:
 def _laid_out_as(found: Tensor, input: Tensor) -> Tensor:
     """The result with the channels innermost in memory where they are so in the input."""
     order = {4: aj.channels_last, 5: aj.channels_last_3d}.get(input.ndim)
-    if order is None or input.is_contiguous() or not input.is_contiguous(memory_format=order):
-        return found
-    return found.contiguous(memory_format=order)
+    return found.contiguous(memory_format=order) if order is not None and _has_channels_innermost(input) else found
+
+
+def _has_channels_innermost(x: Tensor) -> bool:
+    """torch's rule, which gaps in memory do not matter to: steps grow from the channels outwards."""
+    steps, least = x.stride(), 0
+    if x.is_contiguous() or steps[1] == 0:
+        return False
+    for axis in (1, *range(x.ndim - 1, 1, -1), 0):
+        if x.shape[axis] == 0 or steps[axis] < least or (axis == 0 and least == steps[1]):
+            return False
+        least = steps[axis] * x.shape[axis]
+    return True
 
 
 _OF_BYTES = ("nearest", "nearest-exact", "bilinear", "bicubic")
