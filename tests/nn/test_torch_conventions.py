@@ -92,3 +92,15 @@ def test_interpolation_keeps_the_memory_format(mode: str) -> None:
 def test_clipping_what_an_empty_generator_gives_is_warned_of() -> None:
     with pytest.warns(UserWarning, match="empty generator, no gradient clipping"):
         assert nn.utils.clip_grad_norm_((p for p in ()), 1.0).item() == 0
+
+
+def test_a_sequence_times_a_number_repeats_its_modules() -> None:
+    chain = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    own = list(chain)
+    assert list(chain * 2) == list(2 * chain) == own * 2 and list(chain) == own
+    chain *= 3
+    assert list(chain) == own * 3
+    with pytest.raises(ValueError, match="Non-positive multiplication factor 0"):
+        chain * 0
+    with pytest.raises(TypeError, match="unsupported operand"):
+        chain * 1.5  # type: ignore[operator]
