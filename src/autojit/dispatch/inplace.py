@@ -127,7 +127,7 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
     elif type(other) not in (int, float) or (now["grad_enabled"] and wants_grad(x)):
         return False
     quietly(ufunc, array, other, array)
-    storage_of(x).bump(method, here())
+    storage_of(x).bump(method, here(is_inside=True))
     return True
 
 
@@ -386,7 +386,7 @@ def _writes_at_once(x: Tensor, ufunc: np.ufunc, method: str, other: object, alph
         run(ufunc, array, other if alpha == 1 else run(np.multiply, other, alpha), array)
     except (RuntimeError, ValueError):  # within an eager rule; read-only memory
         return False
-    storage_of(x).bump(method, here())
+    storage_of(x).bump(method, here(is_inside=True))
     return True
 
 

@@ -43,16 +43,17 @@ class Future:
 class _Then(Future):
     def __init__(self, before: Future, callback: Callable[[Future], Any]) -> None:
         super().__init__(before._work)
-        self._before, self._callback, self._made = before, callback, [()]
+        self._before, self._callback = before, callback
+        self._made: list[Any] = []  # what the callback has made, when it was called
 
     def wait(self) -> Any:
         self._before.wait()
         return self.value()
 
     def value(self) -> Any:
-        if not self._made[0]:
-            self._made[0] = (self._callback(self._before),)  # type: ignore[assignment]
-        return self._made[0][0]  # type: ignore[misc]
+        if not self._made:
+            self._made.append(self._callback(self._before))
+        return self._made[0]
 
 
 class Work:

@@ -66,18 +66,18 @@ def _with_hooks(func: Callable[..., Any]) -> Callable[..., Any]:
                         f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {found}."
                     )
                 args, kwargs = found
-        entered = None
+        part = None
         if now_of_thread.trace is not None:
             now_of_thread.trace.follow(self)
-            entered = enter(sys._getframe(), Part(UPDATE, kind=type(self).__name__))
+            part = Part(UPDATE, kind=type(self).__name__)
+        entered = enter(sys._getframe(), part)
         before = stepping.optimizer, stepping.call
         stepping.optimizer, stepping.call = self, StepCall()
         try:
             result = func(self, *args, **kwargs)
         finally:
             stepping.optimizer, stepping.call = before
-            if entered is not None:
-                leave(entered)
+            leave(entered)
         self._step_calls += 1
         self._is_captured = self._is_captured or is_tracing()
         for hook in (*self._step_post_hooks.values(), *_all_step_post_hooks.values()):

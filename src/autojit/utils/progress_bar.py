@@ -88,9 +88,9 @@ class PlainBar(Generic[T]):
         self.file.flush()
 
 
-def _length(iterable: object) -> int | None:
+def _length(iterable: Any) -> int | None:
     try:
-        return len(iterable)  # type: ignore[arg-type]
+        return len(iterable)
     except TypeError:
         return None
 
