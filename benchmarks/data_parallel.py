@@ -3,7 +3,7 @@
     python -m autojit.launch -n 2 benchmarks/data_parallel.py
     torchrun --nproc-per-node 2 benchmarks/data_parallel.py --torch
 
-Compute-bound: an MLP of 784-1024-1024-10 on 512 samples, float32, SGD with momentum. Every round times a few steps of
+Compute-bound: an MLP of 784-1024-1024-10 on 1024 samples, float32, SGD with momentum. Every round times a few steps of
 one rank on the whole batch (the other sleeps) and a few of two ranks on half of it each; the fastest round counts, as
 others use the machine. The step of torch is eager: its compiled step does not hold the averaging.
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-ROUNDS, STEPS, BATCH = 20, 1, 512
+ROUNDS, STEPS, BATCH = 20, 1, 1024
 WIDTHS = (784, 1024, 1024, 10)
 
 
@@ -64,7 +64,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="a data parallel step against one rank")
     parser.add_argument("--torch", action="store_true", help="torch's DistributedDataParallel over Gloo")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--batch", type=int, default=BATCH, help="samples of a step, of all ranks together")
     options = parser.parse_args()
+    batch = options.batch
     os.environ.setdefault("AUTOJIT_NUM_THREADS", "1")
     if options.torch:
         import torch as aj
@@ -77,10 +79,10 @@ def main() -> int:
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     aj.manual_seed(0)
-    x, y = aj.randn(BATCH, WIDTHS[0]), aj.randint(0, WIDTHS[-1], (BATCH,))
+    x, y = aj.randn(batch, WIDTHS[0]), aj.randint(0, WIDTHS[-1], (batch,))
     alone = steps_of(aj, made(aj), not options.torch)
     together = steps_of(aj, aj.nn.parallel.DistributedDataParallel(made(aj)), not options.torch)
-    part = slice(rank * BATCH // ranks, (rank + 1) * BATCH // ranks)
+    part = slice(rank * batch // ranks, (rank + 1) * batch // ranks)
     best = [float("inf")] * 2
     for number in range(options.rounds + 1):
         wait_asleep(dist)
