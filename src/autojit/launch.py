@@ -49,6 +49,9 @@ def parser() -> argparse.ArgumentParser:
         help="a further argument for mpiexec, e.g. --hostfile=F",
     )
     made.add_argument("--max-restarts", type=int, default=0, help="start again so often when the program has failed")
+    made.add_argument(
+        "--elastic", action="store_true", help="let ranks go on when another is lost (autojit.elastic.run)"
+    )
     made.add_argument("--standalone", action="store_true", help=argparse.SUPPRESS)  # torchrun's; it always is
     made.add_argument("program", help="the program, or a module after -m")
     made.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
@@ -106,6 +109,7 @@ class Ranks:
     """A running job: mpiexec, and the folder where ranks say how they have failed."""
 
     def __init__(self, line: Sequence[str], env: dict[str, str], folder: str) -> None:
+        self.is_elastic = launched_rank.ELASTIC in env
         self.folder = Path(folder)
         self.process = subprocess.Popen(line, env={**env, launched_rank.REPORT: folder})
         self.deadline: float | None = None
@@ -121,6 +125,14 @@ class Ranks:
         told = {int(f.name): f.read_text(encoding="utf-8").split() for f in sorted(files, key=os.path.getmtime)}
         return {rank: (text[0], int(text[1])) for rank, text in told.items() if len(text) == 2}
 
+    def finished(self) -> bool:
+        """Whether a rank has come to its end."""
+        return any(f.name.endswith(launched_rank.DONE) for f in self.folder.iterdir())
+
+    def _is_failing(self) -> bool:
+        """Whether a rank has failed, in a way that the others do not go on from."""
+        return any(code > 0 or not self.is_elastic for _, code in self.failed().values())
+
     def wait(self) -> int:
         """The exit status: of the first rank that has failed, else mpiexec's. No rank is left afterwards.
 
@@ -131,11 +143,13 @@ class Ranks:
                 status = self.process.wait(_LOOK_S)
                 break
             except subprocess.TimeoutExpired:
-                if self.deadline is None and self.failed():
+                if self.deadline is None and self._is_failing():
                     self.deadline = time.monotonic() + _GRACE_S
                 if self.deadline is not None and time.monotonic() > self.deadline:
                     self._end()
         failed = self.failed()
+        if self.is_elastic and not self._is_failing() and self.finished():
+            status, failed = 0, {}
         for rank, (host, code) in failed.items():
             how = f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
             print(f"autojit.launch: rank {rank} on {host} has ended {how}", file=sys.stderr)
@@ -184,7 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     for restart in range(options.max_restarts + 1):
         began = time.monotonic()
-        status = run(line, environment(options.ranks, restart))
+        env = environment(options.ranks, restart)
+        status = run(line, env | ({launched_rank.ELASTIC: "1"} if options.elastic else {}))
         if status in (0, 130, 128 + signal.SIGTERM) or restart == options.max_restarts:
             return status
         print(

@@ -16,6 +16,8 @@ from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 REPORT = "AUTOJIT_LAUNCH_REPORT"  # a folder; each rank that has failed writes a file
+DONE = ".done"  # behind the number of a rank that has come to its end, in the name of such a file
+ELASTIC = "AUTOJIT_ELASTIC"  # set where ranks go on without those that are lost
 _KNOWN = {
     "RANK": ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"),
     "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
@@ -51,9 +53,9 @@ def watch(child: int) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda number, _frame: os.kill(child, number))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status and os.path.isdir(os.environ.get(REPORT, "")):
-        text = f"{os.uname().nodename} {status}"
-        Path(os.environ[REPORT], os.environ.get("RANK", "0")).write_text(text, encoding="utf-8")
+    if os.path.isdir(os.environ.get(REPORT, "")):
+        name = os.environ.get("RANK", "0") + ("" if status else DONE)
+        Path(os.environ[REPORT], name).write_text(f"{os.uname().nodename} {status}", encoding="utf-8")
     if status < 0:
         signal.signal(-status, signal.SIG_DFL) if -status not in (signal.SIGKILL, signal.SIGSTOP) else None
         os.kill(os.getpid(), -status)

@@ -10,7 +10,7 @@ import pytest
 
 import autojit as aj
 from autojit.compiler import compile
-from autojit.core.communicator import communicator, join, leave
+from autojit.core.communicator import COLLECTIVES, communicator, join, leave
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.distributed import functional
 from autojit.ir import evaluate, parse_graph, verify
@@ -28,7 +28,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[NativeAlone]:
     leave("native")
 
 
-def _graph(kind: str, n: int) -> Any:
+def graph_of_all(kind: str, n: int) -> Any:
     """Every collective of one dtype."""
     x, parts = f"{kind}[{n}]", f"{kind}[1, {n}]"
     nodes = {
@@ -56,7 +56,7 @@ def _graph(kind: str, n: int) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 def test_native_calls_give_what_eager_ones_give(group: NativeAlone, kind: str) -> None:
     for n in (0, 5, 23) if kind == "f64" else (23,):
-        graph = _graph(kind, n)
+        graph = graph_of_all(kind, n)
         x = np.random.default_rng(0).standard_normal(n).astype(np.float32)
         x[n // 2 : n // 2 + 1] = np.nan if kind[0] in "fb" and kind != "bool" else 0
         given = x.astype(graph.inputs[0].type.dtype.numpy)
@@ -90,6 +90,25 @@ def test_what_a_function_returns_is_an_error_and_state_is_as_before(group: Nativ
     group.returned = 0
     step(aj.ones(3))
     assert state.tolist() == [6, 6, 6]
+
+
+def test_a_watchdog_is_told_which_call_a_step_is_in(group: NativeAlone) -> None:
+    def calls(x: aj.Tensor) -> aj.Tensor:
+        x = functional.all_reduce(functional.all_gather(x, group="native").sum(0), group="native")
+        return functional.broadcast(functional.all_reduce(x, "max", group="native"), group="native")
+
+    step = aj.jit(calls)
+    step(aj.ones(3))
+    group.seen.clear()
+    first = int(group.watched[0])
+    step(aj.ones(3))
+    numbers = [1 + COLLECTIVES.index(name) for name in ("all_gather", "all_reduce", "all_reduce", "broadcast")]
+    assert group.seen == [(first + k, number) for k, number in enumerate(numbers, 1)]
+    assert group.watched.tolist() == [first + 4, 0]
+    group.returned = 3
+    with pytest.raises(Failed):
+        step(aj.ones(3))
+    assert group.watched[1] == 0
 
 
 def test_a_step_uses_the_group_that_has_the_name_now(group: NativeAlone) -> None:
@@ -131,3 +150,19 @@ def test_open_sizes_are_told_at_the_call(group: NativeAlone) -> None:
         assert float(step(aj.ones(n))) == 2 * n
     assert step.stats()["captures"] == 2
     assert group.calls[-1] == ("all_gather", 4 * 21)
+
+
+@pytest.mark.parametrize("combine", ["sum", "max"])
+def test_a_temporary_is_combined_where_it_is(group: NativeAlone, combine: str) -> None:
+    reduce = f"all_reduce[{W}, combine='{combine}', is_replicated=True]"
+    text = f"(x: f32[5000]) {{ t: f32[5000] = tanh(x); a: f32[5000] = {reduce}(t); y: f32[5000] = exp(a); %s }}"
+    x = np.linspace(-1, 1, 5000, dtype=np.float32)
+    for end, size in ("return y", 20_000), ("z: f32[5000] = add(y, t); return z", 40_000):
+        graph = verify(parse_graph(text % end))
+        made = compile(graph)
+        assert size <= made.schedule.memory.peak_bytes < size + 1000  # one buffer where nobody reads it afterwards
+        np.testing.assert_allclose(made.executable.run([x])[0], evaluate(graph, [x])[0], rtol=1e-6, atol=1e-6)
+    graph = verify(parse_graph(f"(x: f32[50]) {{ a: f32[50] = {reduce}(x); return a }}"))
+    found = compile(graph).executable.run([x[:50]])
+    np.testing.assert_array_equal(found[0], x[:50])
+    np.testing.assert_array_equal(x[:50], np.linspace(-1, 1, 5000, dtype=np.float32)[:50])  # arguments are the caller's

@@ -74,6 +74,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import torch.backends.cudnn as cudnn, torch.multiprocessing as mp, torch.distributed as dist
 from torch.utils.data.distributed import DistributedSampler
 from torch.cuda.amp import GradScaler, autocast
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+import torch.distributed.checkpoint as dcp
 """
 
 

@@ -200,6 +200,12 @@ def check_hooks_take_the_averages_place() -> None:
         state.append(bucket.index())
         return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0] * 10)
 
+    for made, tolerance in ((dist.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook, 0.01),
+                            (dist.algorithms.ddp_comm_hooks.default_hooks.allreduce_hook, 0.0)):  # fmt: skip
+        other = DDP(nn.Linear(2, 1, bias=False).double())
+        other.register_comm_hook(None, made)
+        other(aj.full((1, 2), float(me), dtype=aj.float64)).sum().backward()
+        assert abs(other.module.weight.grad[0, 0].item() - sum(range(n)) / n) <= tolerance
     model.register_comm_hook(seen, hook)
     model(aj.full((1, 2), float(me), dtype=aj.float64)).sum().backward()
     assert model.module.weight.grad.tolist() == [[10.0 * sum(range(n))] * 2]

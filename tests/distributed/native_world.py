@@ -34,10 +34,13 @@ class NativeAlone(ThreadRank):
         super().__init__(name, 0, 1, _Meeting(1, 10.0))
         self.calls: list[tuple[str, int]] = []
         self.returned = 0
+        self.watched = np.zeros(2, np.int64)  # calls, and the function that a step is in
+        self.seen: list[tuple[int, int]] = []
         widths = {HANDLES[name]: width for name, width in WIDTHS.items()}
 
         def copied(what: str, send: Any, to: Any, count: int, type: int) -> int:
             self.calls.append((what, count))
+            self.seen.append((int(self.watched[0]), int(self.watched[1])))
             if send not in (IN_PLACE, -1) and not self.returned:
                 ctypes.memmove(to, send, count * widths[type])
             return self.returned
@@ -71,6 +74,8 @@ class NativeAlone(ThreadRank):
             no_status=0,
             failure=lambda number, op: Failed(f"{op} returned {number}"),
             most=most,
+            counter=int(self.watched.ctypes.data),
+            inside=int(self.watched.ctypes.data) + 8,
         )
 
     def native(self) -> Any:

@@ -152,5 +152,94 @@ def check_a_rank_that_cannot_write_is_told_by_all() -> None:
         assert "rank 0" in str(error)
     else:
         raise AssertionError("rank 0 could not write")
+    if dist.get_world_size() > 1:
+        try:
+            dist.checkpoint.save({"x": aj.full((2,), float(dist.get_rank()))}, checkpoint_id=path / "good")
+        except RuntimeError as error:
+            assert "different tensors under one name" in str(error)
+        else:
+            raise AssertionError("one rank's tensor was taken for all")
     assert dist.checkpoint.read(path / "good")["x"].tolist() == [1, 1]
     assert os.path.exists(path / "good" / "index.json")
+
+
+class Tied(nn.Module):
+    """A layer whose weight another one has, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.out = nn.Linear(5, 5), nn.Linear(5, 5, bias=False), nn.Linear(5, 3)
+        self.two.weight = self.one.weight
+
+    def forward(self, x: aj.Tensor) -> aj.Tensor:
+        return self.out(self.two(self.one(x).tanh()))
+
+
+def check_sharded_parameters_are_whole_ones_in_parts() -> None:
+    n = dist.get_world_size()
+    for is_compiled in (False, True):
+        aj.manual_seed(5)
+        whole = Tied().double()
+        reference = DDP(whole)
+        aj.manual_seed(5 if dist.get_rank() == 0 else 7)
+        sharded = dist.fsdp.fully_shard(Tied().double())
+        steps = [stepper(m, aj.optim.AdamW(m.parameters(), lr=0.01), is_compiled) for m in (reference, sharded)]
+        for step in steps:
+            run(step, 0, 4)
+        expected, found = whole.state_dict(), sharded.state_dict()
+        assert sorted(found) == sorted(expected)
+        close([found[k].numpy() for k in expected], [t.numpy() for t in expected.values()])
+        held = sum(p.numel() for p in sharded.parameters())
+        total = sum(p.numel() for p in whole.parameters())
+        assert held <= total / n + len(list(sharded.parameters()))
+        other = dist.fsdp.fully_shard(Tied().double())
+        other.load_state_dict(found)
+        x = aj.randn(2, 5, dtype=aj.float64)
+        assert aj.equal(other(x), sharded(x))
+
+
+def check_divided_layers_compute_what_whole_ones_do() -> None:
+    from autojit.distributed.tensor.parallel import (
+        ColwiseParallel,
+        Replicate,
+        RowwiseParallel,
+        Shard,
+        parallelize_module,
+    )  # fmt: skip
+
+    n = dist.get_world_size()
+    mesh = dist.init_device_mesh("cpu", (n,))
+
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(5, 4 * n), nn.Tanh(), nn.Linear(4 * n, 2 * n), nn.Linear(2 * n, 3))
+
+    plan = {
+        "0": ColwiseParallel(), "2": RowwiseParallel(),
+        "3": RowwiseParallel(input_layouts=Replicate()),
+    }  # fmt: skip
+    for is_compiled in (False, True):
+        aj.manual_seed(5)
+        whole = make().double()
+        aj.manual_seed(5 if dist.get_rank() == 0 else 7)
+        divided = parallelize_module(make().double(), mesh, plan)
+        assert divided[0].weight.shape == (4, 5)
+        steps = [stepper(m, aj.optim.SGD(m.parameters(), lr=0.1, momentum=0.9), is_compiled) for m in (whole, divided)]
+        for k in range(4):
+            x, y = batch("mlp", k)
+            for step in steps:
+                step(x, y)
+        expected, found = whole.state_dict(), divided.state_dict()
+        close([found[k].numpy() for k in expected], [t.numpy() for t in expected.values()])
+        divided.load_state_dict(expected)
+        aj.manual_seed(9)  # whole inputs are the same on all ranks
+        x = aj.randn(2, 5, dtype=aj.float64)
+        assert aj.allclose(divided(x), whole(x), rtol=1e-12)
+    aj.manual_seed(5)
+    layer = nn.Linear(5, 2 * n).double()
+    x = aj.randn(3, 5, dtype=aj.float64, requires_grad=True)
+    expected = layer(x)
+    (slope,) = aj.autograd.grad(expected.square().sum(), x)
+    gathered = parallelize_module(layer, mesh, ColwiseParallel(output_layouts=Replicate()))(x)
+    assert aj.allclose(gathered, expected, rtol=1e-12)
+    assert aj.allclose(aj.autograd.grad(gathered.square().sum(), x)[0], slope, rtol=1e-12)
+    assert Shard(0) == Shard(0)

@@ -65,6 +65,15 @@ def test_a_program_that_fails_on_one_rank_ends_on_all(how: str, status: int) -> 
         assert "launched_rank" not in done.stdout.partition("ValueError")[0]  # the traceback is the program's alone
 
 
+def test_ranks_go_on_without_one_that_is_lost(tmp_path: Path) -> None:
+    if not has_ulfm():
+        pytest.skip("this MPI ends all ranks when one is lost")
+    done = launch(3, [str(HERE / "loses_a_rank.py"), str(tmp_path), "1"], more=["--elastic"])
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("goes on at 6 with 2") == 2, done.stdout
+    assert done.stdout.count("of 2: close True") == 2, done.stdout
+
+
 @pytest.mark.slow
 def test_nobody_is_left_of_many_killed_jobs() -> None:
     for k in range(200):

@@ -12,6 +12,7 @@ from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.distributed import functional, run_ranks
 from autojit.distributed.simulated import simulated
 from autojit.distributed.varying import per_rank
+from tests.emulated import emulated_cuda
 
 
 def explicit(w: Any, x: Any) -> Any:
@@ -204,3 +205,22 @@ def test_threads_that_differ_or_fail_end() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         run_ranks(3, fail)
+
+
+def test_tensors_on_a_device_are_combined_by_way_of_the_host() -> None:
+    def program(world: Any) -> None:
+        x = aj.tensor([1.0 + world.rank, 2.0], device="cuda", requires_grad=True)
+
+        def gradient(x: Any) -> Any:
+            y = functional.all_reduce(aj.tanh(x)) * functional.rank(x)
+            loss = functional.all_reduce((y * y).sum() + functional.all_reduce(x, "max").sum())
+            return loss.detach(), aj.autograd.grad(loss, (x,))[0]
+
+        step = aj.jit(gradient)
+        step(x)
+        for found, expected in zip(step(x), gradient(x), strict=True):
+            assert str(found.device) == "cuda:0"
+            np.testing.assert_allclose(found.cpu().numpy(), expected.cpu().numpy(), rtol=1e-5)
+
+    with emulated_cuda():  # of one rank: threads that share a device wait for it, and for each other
+        run_ranks(1, program)

@@ -59,4 +59,5 @@ def test_eigenvalues_and_what_no_phase_changes_of_their_vectors_are_differentiat
 
 def test_every_op_has_samples() -> None:
     lacking = [name for name, op in Op.registry.items() if op.__module__.startswith("autojit.ops.") and op not in OPS]
-    assert lacking == ["host_call"]  # calls what a user has written
+    of_ranks = [name for name in lacking if Op.registry[name].of_ranks]  # which have laws of their own
+    assert [name for name in lacking if name not in of_ranks] == ["host_call"]  # calls what a user has written

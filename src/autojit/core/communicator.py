@@ -22,6 +22,9 @@ Ndarray: TypeAlias = "NDArray[Any]"
 Combination: TypeAlias = Literal["sum", "prod", "max", "min"]
 """How a reduction combines the ranks' elements."""
 
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
+"""What compiled steps call."""
+
 INT_MOST = 2**31 - 1
 """The largest count that C functions with ``int`` arguments take."""
 
@@ -88,6 +91,10 @@ class NativeCollectives:
     no_status: int  # in place of an address for a status
     failure: Callable[[int, str], BaseException]  # (what a function returned, the op) -> what is raised after the step
     most: int = INT_MOST  # elements or bytes per call; more are moved in several
+    # for a watchdog, each 0 or the address of a word: how many collectives this rank has called in the group, and the
+    # one that it is in, from 1 on in the order of `COLLECTIVES`, or 0
+    counter: int = 0
+    inside: int = 0
 
 
 class _Groups:

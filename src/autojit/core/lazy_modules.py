@@ -120,6 +120,8 @@ def provide(package: str, homes: Mapping[str, str], names: Mapping[str, Mapping[
         made = ModuleType(f"{package}.{path}", f"The names of {others.replace(' ', ', ')} under torch's path.")
         renamed = {name: full(home) for name, home in (names or {}).get(path, {}).items()}
         made.__dict__["__getattr__"] = LazyNames(made.__name__, renamed, others=others)
+        if any(other.startswith(f"{path}.") for other in homes):
+            made.__dict__["__path__"] = []  # a package, as programs that import what is in it see
         sys.modules[made.__name__] = made
         parent, _, name = made.__name__.rpartition(".")
         known = vars(sys.modules[parent]) if parent in sys.modules else {name: made}

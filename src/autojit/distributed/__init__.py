@@ -30,9 +30,15 @@ from autojit.distributed.work import *
 _provide(
     "autojit.distributed",
     {
+        "algorithms": "",
+        "algorithms.ddp_comm_hooks": "comm_hooks",
+        "algorithms.ddp_comm_hooks.default_hooks": "comm_hooks",
         "checkpoint": "autojit.io.checkpoint",
         "device_mesh": "mesh",
+        "fsdp": "autojit.nn.fully_sharded",
         "optim": "autojit.optim.zero_redundancy",
+        "tensor": "autojit.nn.tensor_parallel",
+        "tensor.parallel": "autojit.nn.tensor_parallel",
         "distributed_c10d": "availability collectives groups objects point_to_point reductions work failures",
     },
 )

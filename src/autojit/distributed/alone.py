@@ -10,7 +10,7 @@ import numpy as np
 from autojit.core.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from autojit.core.communicator import Ndarray
+    from autojit.core.communicator import NativeCollectives, Ndarray
 
 
 class Alone:
@@ -74,8 +74,14 @@ class Alone:
         """The same group once more."""
         return None if color is None else Alone(name)
 
-    def native(self) -> None:
-        """Nothing is called for it in C: compiled steps of one rank copy."""
+    def native(self) -> NativeCollectives:
+        """Functions that copy, so that a step is one native call here, too."""
+        from autojit.runtime.lone_group import lone_group  # few programs compile steps with collectives
+
+        return lone_group()
+
+    def shrunk(self) -> None:
+        """There is no smaller group."""
 
     def abandon(self) -> None:
         """Nobody is waited for."""

@@ -437,7 +437,7 @@ def scatter(
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Work | None:
-    """Wait until every rank is here. In a captured step it happens when the step is captured, as in torch."""
+    """Wait until every rank is here. It is no part of compiled steps, whose collectives wait by themselves."""
     member = group_for(group, "barrier")
     if member is None:
         return None

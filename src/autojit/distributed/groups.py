@@ -233,6 +233,13 @@ def abandon() -> None:
     _state.groups, _state.default = [], None
 
 
+def replace_world(made: Any) -> None:
+    """Let a communicator take the place of the default group's, whose ranks are not all there any more."""
+    backend = default_group().backend
+    abandon()
+    become(made, backend)
+
+
 def _leave(member: ProcessGroup) -> None:
     named.leave(member.group_name)
     if not _state.forked_from_member:

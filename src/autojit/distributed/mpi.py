@@ -144,8 +144,7 @@ class MpiCommunicator:
         mpi = self.MPI
         kind = mpi.Get_error_class(code)
         text = mpi.Get_error_string(code)
-        gone = {getattr(mpi, n, None) for n in ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_REVOKED")}
-        if kind not in gone - {None, mpi.ERR_UNKNOWN}:
+        if kind not in self._gone():
             return UsageError(f"{name}: MPI has refused the call", {"group": self.name, "MPI": text})
         failed = self._failed_ranks()
         self.revoke()
@@ -336,11 +335,30 @@ class MpiCommunicator:
             no_status=self._scratch.ctypes.data,
             failure=self.failure,
             most=MOST,
+            **self.watch.words(self.number),
         )
 
     def abandon(self) -> None:
         """Use the group no more; it is not given back, as that would wait for all."""
         self.watch.close()
+
+    def shrunk(self) -> MpiCommunicator | None:
+        """The group of the ranks that are left; None where MPI cannot make one. All of them call it."""
+        self.revoke()
+        while True:
+            try:
+                return self.of(self.comm.Shrink(), self.name, self.watch.timeout_s)
+            except NotImplementedError:
+                return None
+            except self.MPI.Exception as error:
+                if error.Get_error_class() not in self._gone():
+                    return None
+
+    def _gone(self) -> set[int]:
+        """The classes of errors that say that a rank is gone."""
+        mpi = self.MPI
+        names = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_REVOKED")
+        return {getattr(mpi, name, mpi.ERR_UNKNOWN) for name in names} - {mpi.ERR_UNKNOWN}
 
     def abort(self, status: int) -> None:
         """End all processes of the job."""

@@ -44,7 +44,7 @@ class RankLayer(BatchLayer):
 
     def _of_all(self, op: Any, operands: Sequence[Tensor]) -> tuple[Tensor, bool]:
         if isinstance(op, Rank):
-            return arange(self.size, device="cpu"), True  # as `Rank` says
+            return arange(self.size, device=str(op.device)), True
         (x,) = operands
         full = self.full(x)
         if isinstance(op, Pvary | OwnPart) and full is None:

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.communicator import COLLECTIVES
+
 GROUPS = 64  # counters per rank; further groups share them, and only the text of the watchdog gets less exact
 EXIT_STATUS = 124  # as of timeout(1)
 
@@ -38,6 +40,8 @@ class Watch:
         self.timeout_s = timeout_s
         self.members: list[Sequence[int]] = []
         self.counters: Any = np.zeros((len(near), GROUPS), np.int64)
+        self.inside: Any = np.zeros(GROUPS, np.int64)  # by group: which collective a compiled step is in, 0: none
+        self.seen: tuple[tuple[int, int, int], float] | None = None  # such a call, and since when it was looked at
         self.purpose = ""
         self.now: tuple[float, int, str] | None = None
         self.size = size
@@ -84,6 +88,24 @@ class Watch:
         finally:
             self.now = None
 
+    def words(self, group: int) -> dict[str, int]:
+        """Where compiled steps say that they are in a collective: `NativeCollectives.counter` and ``inside``."""
+        place = self.rows[self.me], group % GROUPS
+        counter = self.counters.ctypes.data + 8 * (place[0] * GROUPS + place[1])
+        return {"counter": int(counter), "inside": int(self.inside.ctypes.data + 8 * place[1])}
+
+    def compiled(self) -> tuple[float, int, str] | None:
+        """Since when a compiled step has been in a collective, in which group, and its name."""
+        (places,) = self.inside.nonzero()
+        if not len(places):
+            self.seen = None
+            return None
+        group = int(places[0])
+        call = group, int(self.inside[group]), int(self.counters[self.rows[self.me], group])
+        if self.seen is None or self.seen[0] != call:
+            self.seen = call, time.monotonic()
+        return self.seen[1], group, COLLECTIVES[call[1] - 1]
+
     @contextmanager
     def for_purpose(self, purpose: str) -> Iterator[None]:
         """What the collectives inside are for, in the watchdog's words."""
@@ -120,7 +142,7 @@ class Watch:
 
     def _look(self) -> None:
         while not self.is_closed.wait(min(1.0, self.timeout_s / 4)):
-            now = self.now
+            now = self.now or self.compiled()
             if now is None or time.monotonic() - now[0] < self.timeout_s or sys.gettrace() is not None:
                 continue
             print(self.report(*now), file=sys.stderr, flush=True)  # noqa: T201  (all that is left to do)

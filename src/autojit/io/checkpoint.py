@@ -10,14 +10,18 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import zlib
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path as FilePath
 from typing import Any
 
+import numpy as np
+
 import autojit as aj
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.distributed.groups import ProcessGroup, is_initialized, member_of
+from autojit.distributed.memory import elements
 from autojit.distributed.objects import all_gather_object, broadcast_object
 from autojit.io.archive import load_archive, save_archive
 from autojit.io.safetensors import Path, written_whole
@@ -48,12 +52,14 @@ def save(
 
     Raises:
         UsageError: a rank could not write its part; every rank raises it, and the checkpoint before is still there.
+            Or ranks have different tensors under one name.
     """
     folder, group = _folder(checkpoint_id), _group(process_group, no_dist)
     rank = 0 if group is None else group.rank()
     found = {_text(place): value for place, value in _leaves(state_dict, ())}
-    sizes = {name: v.numel() * v.element_size() if isinstance(v, Tensor) else 0 for name, v in found.items()}
-    writers = _shared_out(_everybodys(sizes, group))
+    every = _everybodys({name: _summary(v) for name, v in found.items()}, group)
+    _require_same(every)
+    writers = _shared_out([{name: size for name, (size, _) in part.items()} for part in every])
     stem = broadcast_object(secrets.token_hex(4), group) if group is not None else secrets.token_hex(4)
     problem = ""
     try:
@@ -142,6 +148,26 @@ def _everybodys(mine: Any, group: ProcessGroup | None) -> list[Any]:
     every: list[Any] = [None] * group.size()
     all_gather_object(every, mine, group)
     return every
+
+
+def _summary(value: Any) -> tuple[int, int]:
+    """How many bytes a tensor has, and a checksum of them; plain values are of the rank that writes them."""
+    if not isinstance(value, Tensor):
+        return 0, 0
+    data = elements(value).reshape(-1).view(np.uint8)
+    return data.size, zlib.crc32(data.data)
+
+
+def _require_same(every: list[dict[str, tuple[int, int]]]) -> None:
+    """Refuse to write one rank's tensor where others have another: it would be lost without a word."""
+    for rank, part in enumerate(every):
+        for name, summary in part.items():
+            if summary != every[0].get(name, summary):
+                raise UsageError(
+                    "checkpoint: ranks have different tensors under one name",
+                    {"name": name, "ranks": (0, rank)},
+                    "give each rank names of its own, e.g. {dist.get_rank(): state}, or save whole parameters",
+                )
 
 
 def _shared_out(sizes: list[dict[str, int]]) -> dict[str, int]:

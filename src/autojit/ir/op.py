@@ -102,6 +102,7 @@ class Op:
     registry: ClassVar[Registry] = Registry()
     abstract: ClassVar[bool] = True
     of_ranks: ClassVar[bool] = False  # an op of a group of processes (``ops.ranks``)
+    may_overwrite: ClassVar[bool] = False  # the result of a kernel of its own may be where the first operand was
     is_view: ClassVar[bool] = False
     moves: ClassVar[bool] = False  # the op's own rule says where the result is; else that is where the operands are
     spans_devices: ClassVar[bool] = False  # its graphs say where each value is; operands may be on several devices

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autojit.core.communicator import Combination
-from autojit.core.dtypes import DType, bool_, int64
+from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
@@ -39,7 +39,6 @@ from autojit.ops.joining import moveaxis
 from autojit.ops.rank_arithmetic import combined_as, packed, reduced, wide
 from autojit.ops.ranks import ByParts, OfGroup, OwnPart, Stacked, for_all, own_rank, pvary, table
 from autojit.ops.reductions import all, amax, amin, any, argmax, argmin, prod, sum
-from autojit.ops.samples import Samples
 from autojit.ops.shape import reshape
 from autojit.ops.sources import iota, zeros_like
 
@@ -89,10 +88,6 @@ class Collective(OfGroup, Structured, abstract=True):
             )
         return native.failure(number, self.shown_name)
 
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return []  # there is no other rank: `tests/ops/test_collectives.py` has laws of their own
-
 
 LOST = -1
 """What native code reports of a group that has been left, or has another size."""
@@ -102,6 +97,7 @@ LOST = -1
 class AllReduce(Collective):
     """Every element combined over the ranks: ``s -> s``. NaN is the largest and the smallest number."""
 
+    may_overwrite: ClassVar[bool] = True
     group: str
     size: int
     combine: Combination
@@ -283,6 +279,7 @@ class AllToAll(ByParts, Collective):
 class Broadcast(Collective):
     """What rank ``root`` has: ``s -> s``."""
 
+    may_overwrite: ClassVar[bool] = True
     group: str
     size: int
     root: int

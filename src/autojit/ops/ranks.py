@@ -13,16 +13,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autojit.core.communicator import Communicator, communicator
-from autojit.core.dtypes import DType, int64
+from autojit.core.device import CPU, Device
+from autojit.core.dtypes import int64
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp
-from autojit.ops.base import Constants, Structured
-from autojit.ops.elementwise_base import Pointwise
+from autojit.ops.base import Constants, Elementwise, Structured
 from autojit.ops.indexing import index_select
 from autojit.ops.joining import moveaxis
-from autojit.ops.samples import Samples
 from autojit.ops.shape import broadcast_to, reshape
 from autojit.ops.sources import constant
 
@@ -110,15 +109,14 @@ class ByParts(OfGroup):
 
 
 @record
-class Pvary(OfGroup, Pointwise):
+class Pvary(OfGroup, Elementwise):
     """A replicated value as a varying one: itself. Its cotangents are summed over the ranks."""
 
     group: str
     size: int
-    ufunc = staticmethod(lambda x: x.copy(order="K"))
 
-    def __hash__(self) -> int:
-        return hash((type(self), self.group, self.size))
+    def eager(self, x: Ndarray) -> Ndarray:
+        return x.copy(order="K")
 
     def stacked(self, x: Any) -> Stacked:
         return x, True
@@ -131,10 +129,6 @@ class Pvary(OfGroup, Pointwise):
     def lower(self, emit: Any, x: Any) -> Any:
         return x
 
-    @classmethod
-    def samples(cls, dtype: DType) -> Samples:
-        return []  # as `collectives.Collective.samples`
-
 
 @record
 class Rank(OfGroup, Constants):
@@ -142,16 +136,13 @@ class Rank(OfGroup, Constants):
 
     group: str
     size: int
+    device: Device = CPU
 
     def result_type(self) -> TensorType:
-        return TensorType((), int64)
+        return TensorType((), int64, self.device)
 
     def eager(self) -> Ndarray:
         return np.asarray(self.ranks.rank, np.int64)
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return []
 
 
 @record
@@ -185,10 +176,6 @@ class OwnPart(ByParts, Structured):
     def stacked(self, x: Any) -> Stacked:
         return x, True
 
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return []
-
 
 def pvary(x: O, group: str, size: int) -> O:
     """A replicated value as a varying one."""
@@ -197,7 +184,7 @@ def pvary(x: O, group: str, size: int) -> O:
 
 def own_rank(like: O, group: str, size: int) -> O:
     """The number of this rank, recorded or computed where ``like`` is."""
-    rank: O = like._bind(Rank(group, size), ())
+    rank: O = like._bind(Rank(group, size, like.spec.device), ())
     return rank
 
 

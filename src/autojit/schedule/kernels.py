@@ -128,6 +128,10 @@ class StructuredKernel(NodeKernel):
     def nodes(self) -> list[Node]:
         return [self.node, *(() if self.epilogue is None else self.epilogue.nodes)]
 
+    def in_place(self) -> tuple[Value, Value] | None:
+        """See `MatmulKernel.in_place`."""
+        return (self.operands[0], self.node.outputs[0]) if self.node.op.may_overwrite else None
+
     def reads(self) -> list[Value]:
         operands = self.operands[1:] if self.clears else self.operands
         return list(dict.fromkeys((*operands, *(() if self.epilogue is None else self.epilogue.reads()))))

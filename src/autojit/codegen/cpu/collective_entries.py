@@ -7,7 +7,7 @@ from typing import Any
 
 from autojit.codegen.cpu.plan.records import CollectiveContext, GroupWords
 from autojit.codegen.lowered import Entry, ErrorWords, GroupAddress, Immediate, Reporter, Shared, Words
-from autojit.core.communicator import Combination, joined
+from autojit.core.communicator import COLLECTIVES, Combination, joined
 from autojit.core.device import CPU
 from autojit.core.sizes import typical
 from autojit.ops.collectives import (
@@ -46,7 +46,7 @@ def collective_entry(kernel: StructuredKernel, shared: Shared) -> Entry | None:
     if native is None or any(v.type.device != CPU for v in (*node.inputs, *node.outputs)):
         return None
     named: dict[str, Any] = dict.fromkeys(
-        ("source", "amount", "width", "type", "combine", "smallest", "peers", "error", "code"), Immediate(0)
+        ("source", "amount", "width", "type", "combine", "number", "smallest", "peers", "error", "code"), Immediate(0)
     )
     named |= {"group": GroupAddress(op.group), "to": node.outputs[0], "size": Immediate(op.size)}
     if isinstance(op, Rank):
@@ -57,7 +57,8 @@ def collective_entry(kernel: StructuredKernel, shared: Shared) -> Entry | None:
         return None
     body, words = found
     shared.reporters.append(Reporter((node,), (), (op,)))
-    named |= {"source": kernel.operands[0], **words}
+    called = "all_reduce" if isinstance(op, Owner) else op.name
+    named |= {"source": kernel.operands[0], "number": Immediate(1 + COLLECTIVES.index(called)), **words}
     named |= {"error": ErrorWords(), "code": Immediate(len(shared.reporters) - 1)}
     estimate = RELEASING_NS + typical(node.inputs[0].type.size_bytes) * 0.5
     return Entry(f"@{body}", "", CollectiveContext(**_in_order(named)), 1, estimate, op.name)

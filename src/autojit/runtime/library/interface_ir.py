@@ -18,6 +18,7 @@ from autojit.runtime.library.instance_image import PAGE_BYTES
 from autojit.runtime.library.interface import (
     OUT_OF_MEMORY_WORD,
     Code,
+    Copy,
     Description,
     Guard,
     Instance,
@@ -280,7 +281,7 @@ def _write_run(f: NativeFunction) -> None:
         f.store("i64", 0, busy, "release")
         f.ret(f.load("i32", refusal))
     table = f.at(self, f.get(variant, Variant.table))
-    f.copy_bytes(table, arguments, f.mul(n_arguments, 8))
+    f.copy_bytes(f.at(table, f.get(variant, Variant.first_argument)), arguments, f.mul(n_arguments, 8))
     f.copy_bytes(f.at(table, f.get(variant, Variant.first_result)), results, f.mul(n_results, 8))
     sizes, given = f.at(self, f.get(variant, Variant.sizes)), f.element(arguments, "i64", n_arguments)
     symbols = f.at(self, f.get(variant, Variant.symbols))
@@ -299,6 +300,11 @@ def _write_run(f: NativeFunction) -> None:
         code = f.call(_TRANSLATE, self, variant)
         f.store("i64", 0, busy, "release")
         f.ret(code)
+    copies = f.at(self, f.get(variant, Variant.copies))
+    with f.loop(0, f.get(variant, Variant.n_copies)) as k:
+        row = f.item(Copy, copies, k)
+        source = f.load("ptr", f.element(table, "ptr", f.get(row, Copy.source)))
+        f.copy_bytes(f.get(row, Copy.target), source, f.get(row, Copy.bytes))
     f.store("i64", 0, busy, "release")
     f.ret(Code.OK.value)
 
@@ -330,7 +336,9 @@ def _write_choose(f: NativeFunction) -> None:
         refused = f.junction(stem="refused")
         with f.loop(0, f.get(variant, Variant.n_ranges)) as k:
             row = f.item(NumberRange, ranges, k)
-            number = f.load("i64", f.load("ptr", f.element(arguments, "ptr", f.get(row, NumberRange.argument))))
+            given = f.load("ptr", f.element(arguments, "ptr", f.get(row, NumberRange.argument)))
+            place = f.get(row, NumberRange.place)
+            number = f.load("i64", f.choose(f.is_zero(place, "ptr"), given, place, "ptr"))
             f.go_when(f.test("slt", number, f.get(row, NumberRange.least)), refused)
             f.go_when(f.test("sgt", number, f.get(row, NumberRange.most)), refused)
         f.ret(variant)

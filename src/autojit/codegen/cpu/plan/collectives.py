@@ -26,10 +26,10 @@ LOST = -1  # what is reported of a group that has been left, or has another size
 SMALL_PIECE = 1 << 14  # elements of a piece that is combined in the function's own memory
 MOST_BYTES = 16  # of an element
 
-_REDUCE = Signature("", "ptr send, ptr receive, i32 count, i64 type, i64 combine, i64 group", "i32")
-_MOVE = Signature("", "ptr send, i32 count, i64 type, ptr receive, i32 each, i64 same, i64 group", "i32")
-_BROADCAST = Signature("", "ptr buffer, i32 count, i64 type, i32 root, i64 group", "i32")
-_SEND_RECV = Signature(
+REDUCE = Signature("", "ptr send, ptr receive, i32 count, i64 type, i64 combine, i64 group", "i32")
+MOVE = Signature("", "ptr send, i32 count, i64 type, ptr receive, i32 each, i64 same, i64 group", "i32")
+BROADCAST = Signature("", "ptr buffer, i32 count, i64 type, i32 root, i64 group", "i32")
+SEND_RECV = Signature(
     "",
     "ptr send, i32 count, i64 type, i32 to, i32 tag, ptr receive, i32 most, i64 same, i32 source, i32 own, i64 group, "
     "ptr status",
@@ -70,7 +70,23 @@ def collectives_ir() -> str:
 
 
 def _define(module: ModuleText, name: str, write: Callable[[_Collective], None]) -> None:
-    NativeFunction.define(module, body(name), lambda f: write(_Collective(f)), attributes="")
+    """The body that tells a watchdog, and the one that it calls, which may return anywhere."""
+    work = body(f"{name}_work")
+    NativeFunction.define(module, work, lambda f: write(_Collective(f)), linkage="internal", attributes="")
+    NativeFunction.define(module, body(name), partial(_write_watched, work), attributes="")
+
+
+def _write_watched(work: Signature, f: NativeFunction) -> None:
+    context, chunk, worker = f.parameters
+    group = f.get(context, CollectiveContext.group)
+    counter, inside = f.get(group, GroupWords.counter), f.get(group, GroupWords.inside)
+    is_watched = f.is_set(counter, "ptr")
+    with f.when(is_watched):
+        f.store("i64", f.add(f.load("i64", counter, "monotonic"), 1), counter, "monotonic")
+        f.store("i64", f.get(context, CollectiveContext.number), inside, "monotonic")
+    f.call(work, context, chunk, worker)
+    with f.when(is_watched):
+        f.store("i64", 0, inside, "monotonic")
 
 
 def _write_rank(f: NativeFunction) -> None:
@@ -137,7 +153,7 @@ class _Collective:
     def reduce(self, source: str, to: str, count: str, type: str, combine: str) -> None:
         """Combine elements over the ranks."""
         function = self.of_group(GroupWords.all_reduce)
-        self.checked(self.f.call(_REDUCE, source, to, count, type, combine, self.communicator, by=function))
+        self.checked(self.f.call(REDUCE, source, to, count, type, combine, self.communicator, by=function))
 
     def part(self, base: str, number: str, offset: str) -> str:
         """An address in one of the parts that there are for all ranks."""
@@ -173,13 +189,13 @@ def _write_all_gather(c: _Collective) -> None:
         f.copy_bytes(c.part(c.to, c.rank, "0"), c.source, c.count)
         with f.loop(0, c.size, stem="rank") as rank, c.pieces(c.most) as (start, _, count):
             root = c.int_of(rank)
-            c.checked(f.call(_BROADCAST, c.part(c.to, rank, start), count, c.bytes, root, c.communicator, by=function))
+            c.checked(f.call(BROADCAST, c.part(c.to, rank, start), count, c.bytes, root, c.communicator, by=function))
     _move_at_once(c, GroupWords.all_gather)
 
 
 def _move_at_once(c: _Collective, function: Field[int]) -> None:
     each, by = c.int_of(c.count), c.of_group(function)
-    c.checked(c.f.call(_MOVE, c.source, each, c.bytes, c.to, each, c.bytes, c.communicator, by=by))
+    c.checked(c.f.call(MOVE, c.source, each, c.bytes, c.to, each, c.bytes, c.communicator, by=by))
 
 
 def _write_all_to_all(c: _Collective) -> None:
@@ -198,7 +214,7 @@ def _write_all_to_all(c: _Collective) -> None:
 def _send_recv(c: _Collective, send: str, receive: str, count: str, to: str, source: str) -> None:
     by, status = c.of_group(GroupWords.send_recv), c.of_group(GroupWords.no_status)
     given = (send, count, c.bytes, to, 0, receive, count, c.bytes, source, 0, c.communicator, status)
-    c.checked(c.f.call(_SEND_RECV, *given, by=by))
+    c.checked(c.f.call(SEND_RECV, *given, by=by))
 
 
 def _write_reduce_scatter(c: _Collective) -> None:
@@ -213,7 +229,7 @@ def _write_reduce_scatter(c: _Collective) -> None:
             with f.when(f.test("eq", rank, c.rank)):
                 f.copy_bytes(f.at(c.to, start), own, f.mul(n, c.width))
     function, each = c.of_group(GroupWords.reduce_scatter), c.int_of(c.count)
-    c.checked(f.call(_REDUCE, c.source, c.to, each, type, combine, c.communicator, by=function))
+    c.checked(f.call(REDUCE, c.source, c.to, each, type, combine, c.communicator, by=function))
 
 
 def _write_broadcast(c: _Collective) -> None:
@@ -223,7 +239,7 @@ def _write_broadcast(c: _Collective) -> None:
     with f.when(f.test("ne", c.to, c.source, "ptr")):
         f.copy_bytes(c.to, c.source, c.count)
     with c.pieces(c.most) as (start, _, count):
-        c.checked(f.call(_BROADCAST, f.at(c.to, start), count, c.bytes, root, c.communicator, by=function))
+        c.checked(f.call(BROADCAST, f.at(c.to, start), count, c.bytes, root, c.communicator, by=function))
 
 
 def _write_send_recv(c: _Collective) -> None:
@@ -285,7 +301,7 @@ def _best(c: _Collective, type: Field[int], combine: Field[int] | None = None) -
     (start,) = f.begin(piece)
     count = f.least(f.sub(c.count, start), c.most)
     at = f.element(c.to, bits, start)
-    c.checked(f.call(_REDUCE, in_place, at, c.int_of(count), handle, how, c.communicator, by=function))
+    c.checked(f.call(REDUCE, in_place, at, c.int_of(count), handle, how, c.communicator, by=function))
     following = f.add(start, count)
     f.go_when(f.test("slt", following, c.count), piece, following)
 

@@ -243,6 +243,7 @@ class CollectiveContext(Record[Argument]):
     width: WordArgument  # bytes of each of them
     type: WordArgument  # where in the group's words the handle of the elements' type is
     combine: WordArgument  # likewise, of how they are combined
+    number: WordArgument  # of the function, from 1 on: `core.communicator.COLLECTIVES`
     smallest: WordArgument  # 1: the smallest number is looked for, else the largest
     size: WordArgument  # the number of ranks when the step was recorded
     peers: PointerArgument  # whom each rank sends to, then whom each receives from, -1: nobody; the root alone
@@ -299,6 +300,8 @@ class GroupWords(Record[int]):
     no_process: Word
     no_status: Pointer
     most: Word
+    counter: Pointer
+    inside: Pointer
     sum: Word
     prod: Word
     max: Word
