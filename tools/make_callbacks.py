@@ -34,8 +34,6 @@ REASONS = {
     "matrix_exponential": LAPACK,
     "pseudo_inverse": LAPACK,
     "fourier": "Fourier transforms",
-    "collectives": "collectives between processes",
-    "ranks": "collectives between processes",
     "requirements": "what an op would refuse, asked by a captured `try`",
 }
 SPECIAL = "special functions without code for any target"
