@@ -35,21 +35,12 @@ SYMBOLS = (
 )  # fmt: skip
 
 FUNCTIONS = {
-    "abi_version": "aj_export_abi_version",
-    "create": "aj_export_create",
-    "destroy": "aj_export_destroy",
-    "run": "aj_export_run",
-    "error_text": "aj_export_error_text",
-    "error_position": "aj_export_error_position",
-    "state": "aj_export_state",
-    "save_state": "aj_export_save_state",
-    "load_state": "aj_export_load_state",
-    "reset_state": "aj_export_reset_state",
-    "set_threads": "aj_export_set_threads",
-    "threads": "aj_export_threads",
-    "memory_bytes": "aj_export_memory_bytes",
-    "manifest": "aj_export_manifest",
-}
+    name: f"aj_export_{name}"
+    for name in (
+        "abi_version", "create", "destroy", "run", "error_text", "error_position", "state", "save_state",
+        "load_state", "reset_state", "set_threads", "threads", "memory_bytes", "manifest",
+    )
+}  # fmt: skip
 """By the name that follows the library's: the function behind it."""
 
 _CREATE = Signature("aj_export_create", "ptr out", "i32")
