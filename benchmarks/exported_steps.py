@@ -1,7 +1,7 @@
 """A step called from C, exported, beside the same step called in the process; that both compute the same bits.
 
 ``python -m benchmarks.exported_steps [NAME ...] [--rounds N] [--threads N]``. Needs ``cc``. The two take turns; times
-are the least and the lower quartile of all rounds, in microseconds a call.
+are the least and the lower quartile of all rounds, in microseconds a call, of the processor where there is one thread.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ int main(int count, char **values)
 {
     step_instance *instance;
     void *arguments[64], *results[64];
-    int given = atoi(values[2]), taken = atoi(values[3]), calls;
-    if (step_create(&instance) || step_set_threads(atoi(values[1])) || count < 4) return 1;
+    int given = atoi(values[2]), taken = atoi(values[3]), clock = atoi(values[4]), calls;
+    if (step_create(&instance) || step_set_threads(atoi(values[1])) || count < 5) return 1;
     for (int k = 0; k < given; k++) arguments[k] = contents(k);
     for (int k = 0; k < taken; k++) results[k] = malloc(1 << 28);
     while (scanf("%d", &calls) == 1) {
         struct timespec start, end;
-        clock_gettime(CLOCK_MONOTONIC, &start);
+        clock_gettime(clock, &start);
         for (int k = 0; k < calls; k++)
             if (step_run(instance, (step_arguments *)arguments, (step_results *)results)) return 2;
-        clock_gettime(CLOCK_MONOTONIC, &end);
+        clock_gettime(clock, &end);
         printf("%.4f\n", ((end.tv_sec - start.tv_sec) * 1e9 + (end.tv_nsec - start.tv_nsec)) / 1e3 / calls);
         fflush(stdout);
     }
@@ -72,6 +72,11 @@ def prepared(name: str) -> tuple[Any, tuple[Any, ...]]:
     return aj.jit(plain_step(aj, problem)), problem.args
 
 
+def clock_of(threads: int) -> int:
+    """Of one thread the processor's time is measured, which others on the machine change less than the wall's."""
+    return time.CLOCK_PROCESS_CPUTIME_ID if threads == 1 else time.CLOCK_MONOTONIC
+
+
 def from_c(folder: Path, arguments: list[Any], results: int, threads: int) -> Callable[[int], float]:
     """Microseconds of so many calls of the library in a folder, by a program in C."""
     (folder / "main.c").write_text(PROGRAM, encoding="utf-8")
@@ -79,7 +84,7 @@ def from_c(folder: Path, arguments: list[Any], results: int, threads: int) -> Ca
     subprocess.run(command, cwd=folder, check=True)
     for number, array in enumerate(arguments):
         (folder / f"argument{number}").write_bytes(array.tobytes())
-    numbers = [str(n) for n in (threads, len(arguments), results)]
+    numbers = [str(n) for n in (threads, len(arguments), results, clock_of(threads))]
     pipe = subprocess.PIPE
     child = subprocess.Popen(["./main", *numbers], cwd=folder, stdin=pipe, stdout=pipe, text=True)
 
@@ -96,6 +101,7 @@ def from_c(folder: Path, arguments: list[Any], results: int, threads: int) -> Ca
 def compared(name: str, rounds: int, threads: int) -> str:
     """One line of the table."""
     step, args = prepared(name)
+    clock = clock_of(threads)
     for _ in range(3):
         step(*args)
     arrays = [np.ascontiguousarray(a.detach().numpy()) for a in args]
@@ -109,10 +115,10 @@ def compared(name: str, rounds: int, threads: int) -> str:
         c = from_c(folder, arrays, len(library.manifest["results"]), threads)
 
         def here(calls: int) -> float:
-            start = time.perf_counter()
+            start = time.clock_gettime(clock)
             for _ in range(calls):
                 step(*args)
-            return (time.perf_counter() - start) / calls * 1e6
+            return (time.clock_gettime(clock) - start) / calls * 1e6
 
         calls = max(1, round(ROUND_S * 1e6 / min(here(1), here(1))))
         c(calls)

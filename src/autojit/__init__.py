@@ -92,8 +92,9 @@ _look_for("cuda", _find_cuda)
 _look_for("meta", _find_meta)
 
 _MODULES = """
-    _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda debug distributed elastic
-    distributions export fft func interop io jit linalg masked multiprocessing nn numba_ops numpy optim overrides
+    __future__ _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda debug
+    distributed distributions elastic export fft func interop io jit linalg masked multiprocessing nn numba_ops numpy
+    optim overrides
     profiler random serialization signal sparse special testing types utils version xpu"""
 
 

@@ -303,3 +303,24 @@ def test_scikit_learn_computes_with_tensors() -> None:
     pytest.importorskip("sklearn")
     environment = {**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     subprocess.run([sys.executable, "-c", SCIKIT], env=environment, check=True, timeout=120)
+
+
+def test_special_values_are_the_standards() -> None:
+    inf, nan = float("inf"), float("nan")
+    for x, y, wanted in ((inf, 2.0, inf), (-inf, 2.0, -inf), (inf, -1.0, -inf), (inf, inf, nan), (1.0, -inf, -1.0)):
+        found = float(xp.floor_divide(xp.asarray(x), xp.asarray(y)))
+        assert found == wanted or (wanted != wanted and found != found)
+    assert bool(xp.isnan(xp.sign(xp.asarray(nan)))) and float(xp.sign(xp.asarray(-2.0))) == -1
+    for z, real, imaginary in (
+        (complex(inf, 0), inf, 0.0), (complex(-inf, inf), -1.0, 0.0), (complex(-inf, nan), -1.0, 0.0),
+        (complex(inf, inf), inf, nan), (complex(inf, nan), inf, nan), (complex(nan, 0), nan, 0.0),
+        (complex(1, inf), nan, nan), (complex(-inf, 4), -1.0, 0.0),
+    ):  # fmt: skip
+        part = complex(xp.expm1(xp.asarray(z, dtype=xp.complex128)))
+        for got, want in ((part.real, real), (part.imag, imaginary)):
+            assert got == want or (want != want and got != got), (z, part)
+
+
+def test_lists_of_arrays_are_lists() -> None:
+    a = xp.asarray([1.0, 2.0])
+    assert type(xp.meshgrid(a, a)) is list and type(xp.broadcast_arrays(a, xp.ones((3, 2)))) is list

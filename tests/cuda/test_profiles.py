@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.jit.view.data import view_data
 from tests.autograd.profiler_stubs import stub_nvtx
 from tests.emulated import emulated_cuda
 
@@ -116,3 +117,21 @@ def test_launches_are_ranges_of_nvtx() -> None:
     with stub_nvtx() as stub, aj.autograd.profiler.emit_nvtx():
         step(x)
     assert any("matmul" in name for name in stub.names) and stub.is_balanced
+
+
+def test_kernels_of_a_device_have_names_code_and_times() -> None:
+    layer = aj.nn.Linear(4, 3).to("cuda")
+
+    @aj.jit
+    def step(x: Any) -> Any:
+        return layer(x).softmax(-1).sum()
+
+    x = aj.ones(2, 4, device="cuda")
+    with aj.no_grad(), step.timing(kernels_every=2):
+        for _ in range(3):
+            step(x)
+    program = view_data(step, assembly=False)["programs"][-1]
+    on_device = [kernel for kernel in program["kernels"] if kernel["device"] == "cuda:0"]
+    assert on_device
+    assert all(kernel["name"] and kernel["ns"] is not None for kernel in on_device)
+    assert ".visible .entry" in program["ptx"]

@@ -101,7 +101,7 @@ def test_elements_are_refused_and_the_rest_is_told() -> None:
     for ask in (lambda: x.sum().item(), lambda: x.tolist(), lambda: bool((x > 0).all()), lambda: x.cpu(), x.nonzero):
         with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
             ask()
-    assert repr(x) == "tensor(..., size=(2, 3), device='meta', requires_grad=True)"
+    assert repr(x) == "tensor(..., device='meta', size=(2, 3), requires_grad=True)"
     assert x.data_ptr() == 0 and x.device.index is None and aj.device("meta:0") == x.device
     with pytest.raises(RuntimeError, match="found at least two devices, meta and cpu"):
         x + aj.ones(3)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import blocks
-from tools.docs_site import entries, example_book, navigation, reference, repository
+from tools.docs_site import arguments, entries, example_book, navigation, reference, repository
 from tools.docs_site.public_names import Page, base_of, names_of, pages
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-WITHOUT = {"aj.cuda", "aj.utils.data"}  # pages with names that have no example: a device, pipes
+WITHOUT = {"aj.cuda", "aj.accelerator", "aj.distributed", "aj.utils.data"}  # names that need a device, ranks, pipes
 PARTS = 10  # of the examples a run takes one; --slow takes all
 NAMES = [(page, name) for page in pages() for name in page.names]
 
@@ -176,3 +176,15 @@ def test_a_long_signature_has_a_line_for_each_parameter() -> None:
     assert text.splitlines()[1] == "    parameter_0: tuple[int, int] = (0, 0),"
     assert text.endswith("\n) -> Tensor")
     assert len(text.splitlines()) == 6
+
+
+def test_arguments_are_described_where_the_docstring_does_not() -> None:
+    from autojit import nn, optim
+
+    lines = arguments.described("optim", optim.SGD, "text")
+    assert lines[0] == "**Arguments**"
+    assert {"- `lr`", "- `momentum`"} <= {line.partition(":")[0] for line in lines}
+    assert not arguments.described("optim", optim.SGD, "**Args**\n\n- `lr`: said already")
+    assert not any("`weight`" in line for line in arguments.described("nn", nn.BCELoss, ""))
+    classes = {name for kind in (optim, optim.lr_scheduler, nn) for name in dir(kind)}
+    assert set(arguments.EXCEPTIONS) <= classes

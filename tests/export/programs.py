@@ -162,10 +162,47 @@ def large_parallel() -> Program:
     return step, [(_normal(300, 256, dtype=np.float64),)]
 
 
+class _Machine:
+    """What a user's object keeps between steps."""
+
+    def __init__(self) -> None:
+        self.hidden = aj.zeros(3)
+        self.mean: Any = aj.zeros(())
+        self.count = 0
+        self.rate = 0.5
+
+
+def assigned_attributes() -> Program:
+    """Tensors and numbers that Python would assign after every step."""
+    kept, cell = _Machine(), aj.nn.RNNCell(4, 3)
+
+    def step(x: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+        with aj.no_grad():
+            kept.hidden = cell(x, kept.hidden)
+            kept.mean = 0.9 * kept.mean + 0.1 * x.mean()
+            kept.count += 1
+            kept.rate = kept.rate * 0.75
+            return kept.hidden * kept.rate, kept.mean / kept.count
+
+    return step, [(_normal(4),), (_normal(4) * 2,)]
+
+
+def swapped_state() -> Program:
+    kept = _Machine()
+    kept.hidden, kept.mean = aj.ones(3), aj.zeros(3)
+
+    def step(x: aj.Tensor) -> aj.Tensor:
+        kept.hidden, kept.mean = kept.mean + x, kept.hidden * 2
+        return kept.hidden - kept.mean
+
+    return step, [(_normal(3),)]
+
+
 PROGRAMS = {
     made.__name__: made
     for made in (
         dropout_and_adam, batchnorm_and_momentum, accumulated_gradients, loops, open_loops, counted_sizes, dtypes,
         orders, sorting, random_numbers, special_functions, without_arguments, large_parallel,
+        assigned_attributes, swapped_state,
     )
 }  # fmt: skip

@@ -14,6 +14,7 @@ from autojit.core.ports import Ports
 ROOT = Path(__file__).resolve().parents[2] / "src"
 PORTS = "autojit.core.ports"  # calls that go up the house, by name: `test_six_ports_lead_upwards`
 BY_NAME = {  # modules whose names are computed, and why
+    "autojit.utils.tensorboard",  # tensorboard may not be installed
     "autojit.functions.public_functions",  # every package whose functions can be overridden
     "autojit.core.lazy_modules",  # the way to leave imports for later
     PORTS,

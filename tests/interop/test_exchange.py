@@ -49,7 +49,7 @@ def test_what_cannot_be_exchanged_is_refused() -> None:
     aj.from_dlpack(capsule)
     with pytest.raises(ValueError, match="used before"):
         aj.from_dlpack(capsule)
-    with pytest.raises(ValueError, match="backwards"):
+    with pytest.raises(ValueError, match="negative stride"):
         aj.from_dlpack(np.arange(3.0)[::-1])
     assert np.from_dlpack(aj.arange(3).flip(0)).tolist() == [2, 1, 0]
     with pytest.raises(BufferError, match="stream"):

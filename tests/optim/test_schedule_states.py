@@ -100,3 +100,35 @@ def test_a_plateau_follows_added_groups_unless_lists_were_given() -> None:
         else:
             schedule.step(1.0)
             assert schedule.get_last_lr() == pytest.approx([0.04, 0.02])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: aj.optim.Adam([p], lr=0.9, amsgrad=True, differentiable=True),
+        lambda p: aj.optim.AdamW([p], lr=0.9, amsgrad=True, differentiable=True),
+        lambda p: aj.optim.NAdam([p], lr=0.9, differentiable=True),
+    ],
+)
+def test_a_differentiable_step_has_the_derivatives_of_its_states(make: Callable[[aj.Tensor], Optimizer]) -> None:
+    generator = aj.Generator().manual_seed(0)
+
+    def drawn() -> aj.Tensor:
+        return aj.rand(4, generator=generator, dtype=aj.float64).requires_grad_()
+
+    names = list(make(drawn()).defaults)
+    assert "differentiable" in names
+    first, second, greatest = drawn(), drawn(), drawn()
+    product = aj.tensor(1.0, dtype=aj.float64, requires_grad=True)
+
+    def stepped(p: aj.Tensor, grad: aj.Tensor, *states: aj.Tensor) -> aj.Tensor:
+        p = p.clone()
+        p.grad = grad
+        optimizer = make(p)
+        state = dict(zip(("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "mu_product"), states, strict=True))
+        kept = {name: value.clone() for name, value in state.items()}
+        optimizer.state[p].update({"step": aj.tensor(10.0), **kept})
+        optimizer.step()
+        return p
+
+    assert aj.autograd.gradcheck(stepped, (drawn(), drawn(), first, second, greatest, product))

@@ -42,7 +42,7 @@ def _stub(file: str) -> dict[str, list[ast.FunctionDef]]:
 
 def signatures(prefix: str, name: str, value: Any) -> list[str]:
     """Every way to call a name, as Python source without ``def``; a property or a constant is its name alone."""
-    written = f"{prefix}.{name}" if prefix != "Tensor" else f"Tensor.{name}"
+    written = prefix if prefix == "aj.jit" and name == "jit" else f"{prefix}.{name}"  # the package is the function
     if isinstance(value, property) or not callable(value):
         return [written]
     if prefix in STUBS and name in _stub(STUBS[prefix]) and not isinstance(value, type):

@@ -14,6 +14,7 @@ from mkdocs.structure.files import File, Files  # noqa: E402
 
 from tools.docs_site import navigation, reference, repository  # noqa: E402
 from tools.docs_site.public_names import pages  # noqa: E402
+from tools.make_changelog import changelog  # noqa: E402
 
 DOCS = ROOT / "docs"
 WEIGHTS = {"api/": 1.5, "design/": 0.5, "reference/": 0.5, "repository/": 0.25}  # of a hit there; elsewhere 2
@@ -45,6 +46,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     while left := found.pages - done:
         for name in sorted(left):
             text = (ROOT / name).read_text(encoding="utf-8")
+            if name == "CHANGELOG.md":
+                text = changelog(ROOT / "changelog.d", text)  # with the fragments that came since it was written
             texts[f"repository/{name}"] = found.page(text, f"repository/{name}")
         done |= left
     shown = found.sources | reference.sources()

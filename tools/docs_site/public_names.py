@@ -48,7 +48,9 @@ MODULES = (  # packages with one page each: all of their public names
     "autograd", "autograd.functional", "autograd.forward_ad", "autograd.graph", "func", "control_flow", "linalg",
     "fft", "special", "nn.init", "nn.utils", "nn.utils.rnn", "nn.utils.parametrize",
     "nn.utils.parametrizations", "optim.swa_utils", "distributions", "sparse", "masked", "signal.windows",
-    "utils.data", "utils.checkpoint", "io", "amp", "profiler", "testing", "cuda",
+    "utils.data", "utils.checkpoint", "io", "amp", "profiler", "testing", "cuda", "accelerator", "random",
+    "distributed", "distributed.optim", "nn.parallel", "nn.attention.flex_attention", "export", "debug", "cache",
+    "interop", "overrides",
 )  # fmt: skip
 # What modules import, and attributes of classes that only this package asks for.
 UNDOCUMENTED = """annotations memory_of as_module of options last_step steps OptimizerPostHook OptimizerPreHook

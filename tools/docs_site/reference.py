@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from tools.docs_site import entries, example_book
+from tools.docs_site import arguments, entries, example_book
 from tools.docs_site.public_names import Page, base_of, names_of, pages
 
 FOLDER = "api"
@@ -55,7 +55,8 @@ def entry(page: Page, name: str, forms: list[str], one: bool) -> list[str]:
     value = attribute(space, name)
     lines = [] if one else [f"## {name} {{ #{name} }}", ""]
     calls = [s for form in (name, *forms) for s in entries.signatures(page.prefix, form, attribute(space, form))]
-    lines += ["```python", *calls, "```", "", entries.text_of(name, value, name), ""]
+    text = entries.text_of(name, value, name)
+    lines += ["```python", *calls, "```", "", text, "", *arguments.described(page.prefix, value, text)]
     shown = [example_book.example(page.prefix, form, attribute(space, form), name) for form in (name, *forms)]
     for found in shown:
         if found is not None:

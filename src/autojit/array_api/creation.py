@@ -106,7 +106,7 @@ def linspace(
     return aj.asarray(np.linspace(start, stop, num, endpoint).astype(wanted.numpy), device=device)
 
 
-def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     """Coordinates of the points of a grid.
 
     Raises:
@@ -116,7 +116,7 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
         raise ValueError(f"meshgrid: indexing is 'xy' or 'ij', got {indexing!r}")
     if len({a.dtype for a in arrays}) > 1:
         raise ValueError("meshgrid: the arrays have different dtypes")
-    return tuple(FUNCTIONS[np.meshgrid](*arrays, indexing=indexing))
+    return list(FUNCTIONS[np.meshgrid](*arrays, indexing=indexing))
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:

@@ -52,6 +52,39 @@ ELEMENTWISE: dict[str, Callable[..., Tensor]] = {
 }
 
 
+def _sign(x: Tensor, /) -> Tensor:
+    """Elementwise ``sign``, which is not a number where ``x`` is none."""
+    found = aj.sgn(x)
+    return aj.where(x.isnan(), x, found) if x.dtype.is_floating_point else found
+
+
+def _floor_divide(x1: Any, x2: Any, /) -> Tensor:
+    """Elementwise ``floor_divide``; infinity over a finite number is infinite."""
+    x, y = together(x1, x2)
+    found: Tensor = call(np.floor_divide, "__call__", (x, y), {})
+    if not found.dtype.is_floating_point:
+        return found
+    quotient: Tensor = call(np.divide, "__call__", (x, y), {})
+    return aj.where(aj.isinf(quotient) & aj.isnan(found), quotient, found)
+
+
+def _expm1(x: Tensor, /) -> Tensor:
+    """Elementwise ``expm1``; of complex numbers with an infinite part, what C's ``cexp`` has less 1."""
+    found: Tensor = call(np.expm1, "__call__", (x,), {})
+    if not x.dtype.is_complex:
+        return found
+    a, b = aj.real(x), aj.imag(x)
+    odd = ~aj.isfinite(b)
+    real, imaginary = aj.real(found), aj.imag(found)
+    real = aj.where(a == -np.inf, -1.0, aj.where(odd & (a == np.inf), np.inf, real))
+    imaginary = aj.where(odd & (a == -np.inf), 0.0, aj.where((b == 0) & ~aj.isfinite(a), b, imaginary))
+    return aj.complex(real, imaginary)
+
+
+for _name, _own in (("sign", _sign), ("floor_divide", _floor_divide), ("expm1", _expm1)):
+    ELEMENTWISE[_name] = named(_own, _name, _own.__doc__)
+
+
 def real(x: Tensor, /) -> Tensor:
     """The real parts."""
     return aj.real(x)

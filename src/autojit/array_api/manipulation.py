@@ -19,9 +19,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
+def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
     """Arrays brought to one shape."""
-    return tuple(aj.broadcast_tensors(*arrays))
+    return list(aj.broadcast_tensors(*arrays))
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from autojit.core.errors import ArgumentKindError, DeviceError
 
 if TYPE_CHECKING:
     from autojit.core.device_array import Space
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _KINDS = ("cpu", "cuda", "meta")
 _finders: dict[str, Callable[[], object]] = {}  # of the kinds that are looked for when somebody asks for them
@@ -148,16 +144,6 @@ class Device:
 
     def __exit__(self, *error: object) -> None:
         _places.pop()
-
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function with its body in a ``with`` block of this device."""
-
-        @wraps(function)
-        def placed(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return function(*args, **kwargs)
-
-        return placed
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"

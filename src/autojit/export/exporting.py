@@ -15,13 +15,14 @@ import numpy as np
 
 from autojit.core.errors import ArgumentError
 from autojit.core.ports import ports
+from autojit.core.sizes import is_symbolic
 from autojit.export import standalone
+from autojit.export.captured_parts import Parts, called, parts_of
 from autojit.export.dimensions import Dim, Dims, axes_of, with_extent
 from autojit.export.header import header_of
 from autojit.export.library import Library
 from autojit.export.names import identifier
-from autojit.export.refusals import ExportError, check_function, check_step, require_platform
-from autojit.export.signature import called
+from autojit.export.refusals import ExportError, check_function, check_results, check_step, require_platform
 from autojit.export.stablehlo import stablehlo_text
 from autojit.io.safetensors import written_whole
 from autojit.jit.function import JitFunction
@@ -39,7 +40,7 @@ class ExportedStep:
     ``print`` shows the signature, the sizes it is for and its state; ``save(path)`` writes the files.
     """
 
-    def __init__(self, function: JitFunction, steps: Sequence[CompiledStep], dims: Dims | None = None) -> None:
+    def __init__(self, function: JitFunction, steps: Sequence[Parts], dims: Dims | None = None) -> None:
         self._function, self._steps, self._dims = function, steps, dims or {}
         self._made: Library | None = Library(identifier(function.name, set()), function, steps, self._dims)
         self.manifest: dict[str, Any] = self._made.manifest()
@@ -59,14 +60,14 @@ class ExportedStep:
         stem = os.fspath(path)
         stem = stem.removesuffix(".so")
         library = self._library(os.path.basename(stem))
-        texts = {
+        texts: dict[str, Iterable[bytes | memoryview]] = {
             ".so": library.content(),
-            ".h": header_of(library).encode(),
-            ".json": json.dumps(library.manifest(), indent=1).encode(),
+            ".h": [header_of(library).encode()],
+            ".json": [json.dumps(library.manifest(), indent=1).encode()],
         }
-        for suffix, content in texts.items():
+        for suffix, pieces in texts.items():
             with written_whole(stem + suffix) as file:
-                file.write(content)
+                file.writelines(pieces)
         beside = f"{stem}_numpy.py"
         with written_whole(beside) as file, open(standalone.__file__, "rb") as source:
             shutil.copyfileobj(source, file)
@@ -80,7 +81,7 @@ class ExportedStep:
         Raises:
             ExportError: the step changes tensors, has open sizes, or an op has no counterpart.
         """
-        return stablehlo_text(self._steps[0], identifier(self._function.name, set()))
+        return stablehlo_text(self._steps[0].step, identifier(self._function.name, set()))
 
     def __str__(self) -> str:
         return standalone.described(self.manifest)
@@ -171,16 +172,25 @@ def _fresh(function: Any) -> JitFunction:
     return JitFunction(found.function if isinstance(found, JitFunction) else found)
 
 
-def _served(function: JitFunction, first: CompiledStep) -> list[CompiledStep]:
+def _served(function: JitFunction, first: CompiledStep) -> list[Parts]:
     """The step, and those for other sizes of the same arguments that still hold; the most general first.
 
     Raises:
         ExportError: the step cannot be exported.
     """
     check_function(function)
-    check_step(first)
-    others = [step for step in _of_same_modes(function, first) if step is not first and _fits(step, first)]
-    return sorted([first, *others], key=lambda step: -len(step.segment.executable.symbols))
+    mine = _checked(function, first)
+    others = [step for step in _of_same_modes(function, first) if step is not first]
+    found = [mine, *(parts for step in others if (parts := _fitting(function, step, first)) is not None)]
+    return sorted(found, key=lambda parts: -len(parts.step.segment.executable.symbols))
+
+
+def _checked(function: JitFunction, step: CompiledStep) -> Parts:
+    """A step's parts; ExportError where it cannot be exported."""
+    check_step(step)
+    parts = parts_of(function, step)
+    check_results(parts.places, parts.first_leaf)
+    return parts
 
 
 def _of_same_modes(function: JitFunction, first: CompiledStep) -> list[CompiledStep]:
@@ -191,15 +201,14 @@ def _of_same_modes(function: JitFunction, first: CompiledStep) -> list[CompiledS
     return [step for modes, steps in found for step in steps if modes in mine]
 
 
-def _fits(step: CompiledStep, first: CompiledStep) -> bool:
-    """Whether a step takes the same arguments and gives the same results, and nothing has changed since its capture."""
+def _fitting(function: JitFunction, step: CompiledStep, first: CompiledStep) -> Parts | None:
+    """A step that takes the same arguments and gives the same results, if nothing has changed since its capture."""
     if _kinds(step) != _kinds(first) or broken_guard(step.capture.guards) is not None:
-        return False
+        return None
     try:
-        check_step(step)
+        return _checked(function, step)
     except ExportError:
-        return False
-    return True
+        return None
 
 
 def _kinds(step: CompiledStep) -> Any:
@@ -215,7 +224,7 @@ def _kinds(step: CompiledStep) -> Any:
 
 def _opened(
     function: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any
-) -> tuple[list[CompiledStep], Dims]:
+) -> tuple[list[Parts], Dims]:
     """Steps that leave sizes open, and which: for all from 2 on, and for 1 and 0, of which broadcasting hangs, their
     own.
     """
@@ -229,9 +238,14 @@ def _opened(
             if dim.min <= extent:
                 changed, by_name = tree.unflatten(with_extent(leaves, places, extent))
                 _capture_if_possible(function, changed, by_name)
-    values = [k for k, leaf in enumerate(first.capture.arguments) if leaf.value is not None]
+    steps = _served(function, first)
+    values = [k for k, leaf in enumerate(steps[0].leaves) if leaf.value is not None]
     dims = {(values.index(k), axis): dim for dim, places in axes.items() for k, axis in places}
-    return _served(function, first), dims
+    for (k, axis), dim in dims.items():
+        if not is_symbolic(steps[0].inputs[k].type.shape[axis]):
+            reason = next(iter(function.counts.reasons[-1:]), "the function assigns values of its own")
+            raise ExportError(f"export: the size {dim.name} cannot stay open", {"because": reason})
+    return steps, dims
 
 
 def _capture_if_possible(function: JitFunction, args: Iterable[Any], kwargs: dict[str, Any]) -> None:

@@ -6,17 +6,17 @@ How to read: `Library` collects; `content` is the shared object, `manifest` what
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from autojit.codegen.records import Record
+from autojit.export.captured_parts import Parts
 from autojit.export.dimensions import Dims
 from autojit.export.names import names_of_arrays
 from autojit.export.signature import Field, Signature, postfix, signature_of
 from autojit.export.step_state import StepState
 from autojit.export.variants import MOST_THREADS, VariantWriter, Written
 from autojit.jit.function import JitFunction
-from autojit.jit.step import CompiledStep
 from autojit.runtime.library.error_texts import ErrorTexts
 from autojit.runtime.library.instance_image import InstanceImage
 from autojit.runtime.library.interface import ABI_VERSION, TEXTS, Code, Description, Instance, StateRow
@@ -41,11 +41,11 @@ class Library:
         dims: how the user calls open sizes.
     """
 
-    def __init__(self, name: str, function: JitFunction, steps: Sequence[CompiledStep], dims: Dims) -> None:
+    def __init__(self, name: str, function: JitFunction, steps: Sequence[Parts], dims: Dims) -> None:
         self.name = name
         self.function = function
         self.steps = steps
-        self.signature: Signature = signature_of(function.function, steps, dims)
+        self.signature: Signature = signature_of(steps, dims)
         self.image = InstanceImage()
         self.image.words([0] * len(Instance.fields))
         self.error = self.image.zeros(ERROR_WORDS)[1]
@@ -54,25 +54,24 @@ class Library:
         self.errors = ErrorTexts()
         self.writer = VariantWriter(self.image, self.code, self.error, self.state, self.signature.sizes)
         self.written: list[Written] = []
-        for step in steps:
-            first = self.errors.add(step.segment.compiled.lowered.reporters)
-            self.written.append(self.writer.write(step, first))
+        for parts in steps:
+            first = self.errors.add(parts.step.segment.compiled.lowered.reporters)
+            self.written.append(self.writer.write(parts, first))
         self.pointers = self.image.words(tensor.place for tensor in self.state.tensors)[1]
 
-    def content(self) -> bytes:
-        """The bytes of the shared object."""
+    def content(self) -> Iterator[bytes | memoryview]:
+        """The bytes of the shared object, piece by piece: state may be large."""
         linker, finished = self.code.linker, self.image.finish()
         header, file_bytes = self.state.header()
         kept = self.state.kept()
         places, texts = self.errors.words()
-        initial = self.state.initial()
         numbers = Description(
             instance_bytes=finished.size_bytes,
             words_bytes=len(finished.words),
             n_of_instance=len(finished.of_instance) // 8,
             n_of_library=len(finished.of_library) // 8,
             state=finished.state,
-            state_bytes=len(initial),
+            state_bytes=self.state.size_bytes,
             error=int(self.error),
             n_arguments=len(self.signature.arguments),
             n_results=len(self.signature.results),
@@ -102,11 +101,14 @@ class Library:
         define("aj_texts", _words(places))
         define("aj_text_bytes", texts)
         define("aj_manifest", json.dumps(self.manifest()).encode() + b"\0")
-        define("aj_initial_state", initial)
+        linker.define_last("aj_initial_state", self.state.size_bytes)
         linker.define_beginning("aj_image")
         exported = {f"{self.name}_{name}": symbol for name, symbol in FUNCTIONS.items()}
         exported[MANIFEST] = FUNCTIONS["manifest"]
-        return shared_object(linker, exported, f"{self.name}.so")
+        before, behind = shared_object(linker, exported, f"{self.name}.so")
+        yield before
+        yield from self.state.initial()
+        yield behind
 
     def manifest(self) -> dict[str, Any]:
         """What the library is: names, dtypes, shapes, codes of errors, what it was compiled for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from autojit.codegen.lowered import Entry, ForeignAddress, LoweredStep
@@ -12,6 +12,7 @@ from autojit.core.device import CPU
 from autojit.core.errors import UnsupportedError
 from autojit.ir.graph import Node
 from autojit.jit.function import JitFunction
+from autojit.jit.result_places import Place
 from autojit.jit.step import CompiledStep
 
 
@@ -36,16 +37,10 @@ def require_platform() -> None:
 
 def check_function(function: JitFunction) -> None:
     """ExportError for a function whose calls do something in Python beside the step."""
-    rebinding = function.rebinding
-    if rebinding is None:
-        return
-    for draw in rebinding.plans.current.draws:
+    for draw in () if function.rebinding is None else function.rebinding.plans.current.draws:
         name = getattr(draw.function, "__name__", str(draw.function))
         fix = "pass what it gives as an argument"
         raise ExportError(f"export: {name}() is asked by Python before every call", {"at": draw.source}, fix)
-    names = ", ".join(location.name for location in rebinding.locations) or "to objects or calls others"
-    fix = "change the tensor in place (copy_, add_): its memory is then state of the step"
-    raise ExportError(f"export: the function assigns {names}, which Python does after the step", {}, fix)
 
 
 def check_step(step: CompiledStep) -> None:
@@ -98,11 +93,16 @@ def _of_effects(step: CompiledStep, first: object) -> Iterator[Refusal]:
         yield Refusal("arguments have a history that it reads", first, "detach() the arguments")
     if step.trace.asks_attributes or step.trace.offsets_asked:
         yield Refusal("it asks for attributes of its arguments", first, "pass what it needs as tensors")
-    for number, place in enumerate(step.results.places):
-        if place.kind in ("result", "number", "same", "constant", "argument") and not place.chain:
+
+
+def check_results(places: Sequence[Place], first_leaf: int) -> None:
+    """ExportError for a result that is not memory of its own."""
+    for number, place in enumerate(places):
+        is_state = place.kind == "argument" and place.index < first_leaf
+        if place.kind in ("result", "number", "same", "constant", "argument") and not place.chain and not is_state:
             continue
         what = "a view" if place.chain else "memory of the state or of an argument"
-        yield Refusal(f"result {number} is {what}", first, "return its clone()")
+        raise ExportError(f"export: result {number} is {what}", {}, "return its clone()")
 
 
 def _of_code(lowered: LoweredStep) -> Iterator[Refusal]:

@@ -10,13 +10,13 @@ from autojit.core.records import record
 from autojit.core.size_expressions import Expression
 from autojit.core.sizes import expression_of, is_symbolic
 from autojit.core.types import Shape
+from autojit.export.captured_parts import Parts
 from autojit.export.dimensions import Dims
 from autojit.export.names import identifier
 from autojit.export.refusals import ExportError
 from autojit.export.variants import OpenSize, own_symbol
-from autojit.jit.arguments import ArgumentLeaf, leaf_names
-from autojit.jit.step import CompiledStep
-from autojit.nn.module import Module
+from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.pytree import TreeSpec
 
 C_TYPES = {
     "bool": "uint8_t", "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
@@ -76,41 +76,34 @@ class Signature:
     returns: dict[str, Any]
 
 
-def signature_of(function: Any, steps: Sequence[CompiledStep], dims: Dims) -> Signature:
+def signature_of(steps: Sequence[Parts], dims: Dims) -> Signature:
     """The signature of a function by its steps, the most general first."""
-    step = steps[0]
+    parts = steps[0]
     taken: set[str] = set()
-    names = leaf_names(called(function), step.capture.argument_tree)
     arguments: list[Field] = []
     leaves: list[dict[str, Any]] = []
-    for name, leaf in zip(names, step.capture.arguments, strict=True):
-        leaves.append({"name": name, **_leaf(leaf, len(arguments))})
+    for name, leaf in zip(parts.names, parts.leaves, strict=True):
+        leaves.append({"name": name, **_leaf(leaf, len(arguments), parts.first_leaf)})
         if leaf.value is not None:
             number = "" if leaf.number_class is None else leaf.number_class.kind.__name__
             kind = leaf.value.type
             arguments.append(Field(name, identifier(name, taken), kind.dtype, kind.shape, None, number))
     sizes = _open_sizes(steps, arguments, taken, dims)
-    counted = list(step.segment.executable.counted)
-    return Signature(arguments, leaves, _results(step), sizes, counted, _outputs(step), _returns(step))
+    counted = list(parts.step.segment.executable.counted)
+    return Signature(arguments, leaves, _results(parts), sizes, counted, _outputs(parts), _returns(parts.tree))
 
 
-def _leaf(leaf: ArgumentLeaf, number: int) -> dict[str, Any]:
+def _leaf(leaf: ArgumentLeaf, number: int, first: int) -> dict[str, Any]:
     if leaf.value is not None:
         return {"argument": number}
     if leaf.kind == "twin":
-        return {"same": leaf.twin}
+        return {"same": leaf.twin - first}
     given = leaf.original
     is_plain = given is None or isinstance(given, bool | int | float | str)
     return {"fixed": given if is_plain else f"the {type(given).__name__} of the capture", "is_plain": is_plain}
 
 
-def called(function: Any) -> Any:
-    """What has the names of a function's arguments: of a module, its ``forward``."""
-    return function.forward if isinstance(function, Module) else function
-
-
-def _returns(step: CompiledStep) -> dict[str, Any]:
-    tree = step.results.tree
+def _returns(tree: TreeSpec) -> dict[str, Any]:
     is_flat = all(child.kind is None for child in tree.children)
     if tree.kind is None:
         return {"kind": "value", "keys": []}
@@ -119,14 +112,12 @@ def _returns(step: CompiledStep) -> dict[str, Any]:
     return {"kind": "tuple", "keys": []}
 
 
-def _open_sizes(
-    steps: Sequence[CompiledStep], arguments: Sequence[Field], taken: set[str], dims: Dims
-) -> list[OpenSize]:
+def _open_sizes(steps: Sequence[Parts], arguments: Sequence[Field], taken: set[str], dims: Dims) -> list[OpenSize]:
     """The extents that differ between calls, each once: where one is written as another in every step, it is that."""
     found: dict[tuple[str, ...], OpenSize] = {}
     for k, argument in enumerate(arguments):
         for axis in range(len(argument.shape)):
-            extents = [step.capture.inputs[k].type.shape[axis] for step in steps]
+            extents = [parts.inputs[k].type.shape[axis] for parts in steps]
             key = tuple(map(str, extents))
             if len(set(key)) == 1 and not is_symbolic(extents[0]):
                 continue
@@ -139,15 +130,15 @@ def _open_sizes(
     return list(found.values())
 
 
-def _results(step: CompiledStep) -> list[Field]:
-    results = step.results
+def _results(parts: Parts) -> list[Field]:
+    step, results = parts.step, parts.step.results
     taken: set[str] = set()
     found = []
-    names = _result_names(step)
+    names = _result_names(parts)
     counted = step.segment.executable.counted
-    for k, value in enumerate(results.values):
+    for k, value in enumerate(results.values[: parts.n_results]):
         order = None if step.call is not None else results.orders[k]
-        place = next((p for p in results.places if p.kind in ("result", "number") and p.index == k), None)
+        place = next((p for p in parts.places if p.kind in ("result", "number") and p.index == k), None)
         number = place.number.__name__ if place is not None and place.kind == "number" else ""
         spec = step.segment.executable.outputs[k]
         if spec.place is not None:
@@ -160,9 +151,9 @@ def _results(step: CompiledStep) -> list[Field]:
     return found
 
 
-def _result_names(step: CompiledStep) -> dict[int, str]:
+def _result_names(parts: Parts) -> dict[int, str]:
     """Of graph outputs: the keys by which the function returns them, or their number."""
-    tree, places = step.results.tree, step.results.places
+    tree, places = parts.tree, parts.places
     paths = ["result"] if tree.kind is None else list(_paths(tree, ""))
     found: dict[int, str] = {}
     for path, place in zip(paths, places, strict=True):
@@ -183,11 +174,11 @@ def _paths(tree: Any, before: str) -> Sequence[str]:
     return found
 
 
-def _outputs(step: CompiledStep) -> list[dict[str, Any]]:
+def _outputs(parts: Parts) -> list[dict[str, Any]]:
     """Of each leaf that the function returns: what it is."""
     found: list[dict[str, Any]] = []
-    numbers = [k for k, leaf in enumerate(step.capture.arguments) if leaf.value is not None]
-    for place in step.results.places:
+    numbers = [k for k, leaf in enumerate(parts.leaves, parts.first_leaf) if leaf.value is not None]
+    for place in parts.places:
         if place.kind in ("result", "number"):
             found.append({"result": place.index})
         elif place.kind == "same":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from autojit.core.device_array import packed
 from autojit.core.dtypes import DType
 from autojit.core.records import record
+from autojit.export.captured_parts import Assigned
 from autojit.export.names import identifier, unique
 from autojit.jit.step_gradients import GradResult
 from autojit.jit.trace_entries import StateEntry
@@ -66,6 +68,11 @@ class StepState:
         name = self._names.get(key) or f"state{len(self.tensors)}"
         return self._known.get(key) or self._made(key, name, entry.array, is_output=False)
 
+    def of_assigned(self, assigned: Assigned) -> StateTensor:
+        """A value that the function assigns."""
+        key = "assigned", assigned.name
+        return self._known.get(key) or self._made(key, assigned.name, assigned.array, is_output=False)
+
     def of_gradient(self, grad: GradResult, array: Any) -> StateTensor:
         """The gradient that a step leaves for a leaf."""
         key = "grad", id(grad.leaf)
@@ -76,7 +83,8 @@ class StepState:
         name = unique(name, self._taken)
         initial = np.zeros(array.shape, array.dtype) if is_output else np.array(packed(array))
         kind = array_type(array)
-        place = self._image.state(initial.nbytes)
+        room = self._image.arena if is_output else self._image.state  # gradients need no first value
+        place = room(initial.nbytes)
         field = identifier(name, self._fields)
         made = StateTensor(name, field, kind.dtype, tuple(kind.shape), initial, place, is_output)
         self._known[key] = made
@@ -87,13 +95,20 @@ class StepState:
         """What a file holds, in its order."""
         return [t for t in self.tensors if not t.is_output]
 
-    def initial(self) -> bytes:
-        """The state as it is at first, as it lies in an instance."""
-        found = bytearray(self._image.state_bytes)
-        for t in self.tensors:
-            found[int(t.place) : int(t.place) + t.size_bytes] = t.initial.tobytes()
-        assert all(int(t.place) % ALIGNMENT_BYTES == 0 for t in self.tensors)
-        return bytes(found)
+    @property
+    def size_bytes(self) -> int:
+        """Of the state as it lies in an instance."""
+        return self._image.state_bytes
+
+    def initial(self) -> Iterator[bytes | memoryview]:
+        """The state as it is at first, as it lies in an instance, piece by piece."""
+        at = 0
+        for t in self.kept():
+            assert int(t.place) % ALIGNMENT_BYTES == 0
+            yield bytes(int(t.place) - at)
+            yield memoryview(t.initial.reshape(-1).view(np.uint8))
+            at = int(t.place) + t.size_bytes
+        yield bytes(self.size_bytes - at)
 
     def header(self) -> tuple[bytes, int]:
         """The beginning of a safetensors file with the state, and the size of the whole file."""

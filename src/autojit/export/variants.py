@@ -14,11 +14,14 @@ from autojit.core.size_expressions import Expression, add, constant, scale, symb
 from autojit.core.size_recorder import SizeGuard
 from autojit.core.sizes import expression_of, is_symbolic, size
 from autojit.core.types import TensorType
+from autojit.export.captured_parts import Parts
+from autojit.export.refusals import ExportError
 from autojit.export.step_state import StepState
+from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
 from autojit.jit.step import CompiledStep
 from autojit.runtime.library.instance_image import Address, InstanceImage
-from autojit.runtime.library.interface import Guard, NumberRange, Variant
+from autojit.runtime.library.interface import Copy, Guard, NumberRange, Variant
 from autojit.runtime.library.library_code import LibraryCode
 from autojit.runtime.library.plan_writer import ImagedMemory, ImagedSizes
 from autojit.runtime.plan import PlanBuilder
@@ -69,30 +72,29 @@ class VariantWriter:
         self.sizes = sizes
         self.tapes: list[Address] = []
 
-    def write(self, step: CompiledStep, first_reporter: int) -> Written:
+    def write(self, parts: Parts, first_reporter: int) -> Written:
         """One step; its kernels that report are numbered from ``first_reporter`` on."""
+        step = parts.step
         segment, lowered = step.segment, step.segment.compiled.lowered
         memory = ImagedMemory(lowered.reporters, self.image, self.code, self.error, MOST_THREADS, self.tapes)
-        builder = PlanBuilder(lowered, self._fixed(step), native=memory)
-        n_inputs, n_free = len(segment.graph.inputs), segment.n_free
+        builder = PlanBuilder(lowered, self._fixed(parts), native=memory)
+        n_inputs = len(segment.graph.inputs)
         block, table = self.image.zeros(1 + n_inputs + len(segment.graph.outputs))
         block[0] = builder.plan()
+        for k in range(parts.n_results, segment.n_free):  # what the caller does not see
+            block[1 + n_inputs + k] = self._kept(step, k)
         program = builder.sizes
         assert program is None or isinstance(program, ImagedSizes)
-        renamed = self.renamed(step)
-        guards = self._guards(step, renamed)
+        renamed = self.renamed(parts)
+        guards = self._guards(parts, renamed)
         asked = self._program_of(guards)
         known = [named.expression for named in self.sizes]
         places = [known.index(renamed[name]) for name in (() if program is None else program.symbols)]
         rooms = [] if program is None else program.rooms()
-        ranges = [
-            NumberRange(argument=k, least=leaf.number_class.least, most=leaf.number_class.most)
-            for k, leaf in enumerate(leaf for leaf in step.capture.arguments if leaf.value is not None)
-            if leaf.number_class is not None
-        ]
-        assert n_free == len(step.results.values)
+        ranges, copies = self._ranges(parts), self._copies(parts, n_inputs)
         words = Variant(
             table=table + 8,
+            first_argument=8 * parts.first_input,
             first_result=8 * n_inputs,
             sizes=0 if program is None else program.place,
             n_symbols=len(places),
@@ -107,17 +109,50 @@ class VariantWriter:
             n_guards=len(guards),
             ranges=self.image.words([w for row in ranges for w in row])[1],
             n_ranges=len(ranges),
+            copies=self.image.words([w for row in copies for w in row])[1],
+            n_copies=len(copies),
             first_reporter=first_reporter,
         )
         plain = {name: int(word) for name, word in zip(Variant.fields, words, strict=True)}
         return Written(words.but(**plain), [str(guard) for guard in guards])
 
-    def _fixed(self, step: CompiledStep) -> dict[Value, int]:
+    def _kept(self, step: CompiledStep, output: int) -> int:
+        """Memory for a graph output that is no result."""
+        kind = step.segment.graph.outputs[output].type
+        if is_open(kind.shape):
+            raise ExportError("export: a value that the function keeps has an open size", {"type": kind})
+        return self.image.arena(kind.size_bytes)
+
+    def _ranges(self, parts: Parts) -> list[NumberRange]:
+        """What is known of numbers: of arguments, and of those that the function keeps."""
+        found = []
+        kept = {assigned.value: self.state.of_assigned(assigned).place for assigned in parts.assigned}
+        pairs = [(leaf.value, leaf.number_class) for leaf in parts.step.capture.arguments if leaf.value is not None]
+        for k, (value, known) in enumerate(pairs):
+            if known is not None:
+                place, number = kept.get(value, 0), max(k - parts.first_input, 0)
+                found.append(NumberRange(argument=number, place=place, least=known.least, most=known.most))
+        return found
+
+    def _copies(self, parts: Parts, n_inputs: int) -> list[Copy]:
+        """What is copied to the state when a run has succeeded."""
+        return [
+            Copy(
+                source=n_inputs + assigned.result,
+                target=self.state.of_assigned(assigned).place,
+                bytes=assigned.value.type.size_bytes,
+            )
+            for assigned in parts.assigned
+            if assigned.result is not None
+        ]
+
+    def _fixed(self, parts: Parts) -> dict[Value, int]:
         """Where state and gradients are."""
-        segment = step.segment
+        step, segment = parts.step, parts.step.segment
         schedule = segment.compiled.lowered.schedule
         first = len(segment.graph.inputs) - len(segment.entries)
-        fixed: dict[Value, int] = {}
+        places = {segment.graph.inputs.index(a.value): self.state.of_assigned(a).place for a in parts.assigned}
+        fixed: dict[Value, int] = {schedule.graph.inputs[k]: place for k, place in places.items()}
         for k, entry in enumerate(segment.entries, first):
             fixed[schedule.graph.inputs[k]] = self.state.of_entry(entry).place
         at = segment.n_free
@@ -132,25 +167,25 @@ class VariantWriter:
 
     # -- conditions
 
-    def renamed(self, step: CompiledStep) -> dict[str, Expression]:
+    def renamed(self, parts: Parts) -> dict[str, Expression]:
         """By a step's own names of sizes, those of a call."""
         found: dict[str, Expression] = {}
         for named in self.sizes:
-            own = own_symbol(self._extent(step, named))
+            own = own_symbol(self._extent(parts, named))
             if own is not None:
                 found.setdefault(own, named.expression)
         return found
 
-    def _extent(self, step: CompiledStep, named: OpenSize) -> int:
-        return step.capture.inputs[named.argument].type.shape[named.axis]
+    def _extent(self, parts: Parts, named: OpenSize) -> int:
+        return parts.inputs[named.argument].type.shape[named.axis]
 
-    def _guards(self, step: CompiledStep, renamed: Mapping[str, Expression]) -> list[SizeGuard]:
+    def _guards(self, parts: Parts, renamed: Mapping[str, Expression]) -> list[SizeGuard]:
         found = [
             SizeGuard(guard.expression.substitute(renamed), guard.relation, guard.outcome)
-            for guard, _ in step.trace.size_guards
+            for guard, _ in parts.step.trace.size_guards
         ]
         for named in self.sizes:
-            extent = self._extent(step, named)
+            extent = self._extent(parts, named)
             if own_symbol(extent) is not None:
                 least = max(expression_of(extent).lower_bound() or 0, named.least)
                 found.append(SizeGuard(_difference(named.expression, constant(least)), "<", False))

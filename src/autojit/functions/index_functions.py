@@ -74,7 +74,17 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
 @declared(out=Out(is_apart=True))
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """``gather`` with broadcasting; without ``dim`` on the flattened tensor."""
-    return ops.take_along_axis(input, _index(indices, "take_along_dim"), dim)
+    if type_of(indices).dtype is not int64:
+        kind = type_of(indices).dtype.name
+        raise DTypeError(
+            f"take_along_dim(): dtype of indices should be Long but got {kind}", {"indices": indices}, "indices.long()"
+        )
+    if dim is not None and type_of(input).ndim != type_of(indices).ndim:
+        raise ShapeError(
+            f"take_along_dim(): input and indices should have the same number of dimensions, but got "
+            f"{type_of(input).ndim} dimensions for input, and {type_of(indices).ndim} dimensions for indices"
+        )
+    return ops.take_along_axis(input, indices, dim)
 
 
 @declared(out=Out(is_apart=True, is_exact=True))

@@ -16,7 +16,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bool_, int64, uint8
-from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeError
+from autojit.core.errors import ArgumentError, ArgumentKindError, IndexingError, IndexOutOfRangeError
 from autojit.core.sizes import agree, as_extent, is_symbolic, seems_equal, surely_equal
 from autojit.core.tracebacks import trim
 from autojit.core.user_warnings import warn
@@ -204,8 +204,23 @@ def _front(x: Tensor, s: Subscript) -> tuple[list[int], list[Tensor], int]:
     return [*places, *rest], indices, places[0] if adjacent else 0
 
 
+def _check_indices(indices: Sequence[Tensor]) -> None:
+    """IndexError where index tensors do not broadcast."""
+    shapes = [tuple(type_of(i).shape) for i in indices]
+    for n, shape in enumerate(shapes[1:], 1):
+        for k, extent in enumerate(reversed(shape), 1):
+            others = [other[-k] for other in shapes[:n] if len(other) >= k]
+            if any(not agree(o, extent) and not agree(o, 1) and not agree(extent, 1) for o in others):
+                told = ", ".join(str(list(each)) for each in shapes)
+                raise IndexingError(
+                    f"shape mismatch: indexing tensors could not be broadcast together with shapes {told}"
+                )
+
+
 def _gather(x: Tensor, s: Subscript) -> Tensor:
     order, indices, where_to = _front(x, s)
+    if len(indices) > 1:
+        _check_indices(indices)
     found = ops.gather_nd(permute(x, order), *indices)
     node = found._grad_fn
     seen = _back(found, type_of(found).ndim - (type_of(x).ndim - len(indices)), where_to)
@@ -229,6 +244,8 @@ def _back(found: Tensor, count: int, where_to: int) -> Tensor:
 
 def _put(x: Tensor, s: Subscript, value: Tensor, accumulate: bool) -> Tensor:
     order, indices, where_to = _front(x, s)
+    if len(indices) > 1:
+        _check_indices(indices)
     front = permute(x, order)
     shape = ops.GatherNd().result_type(type_of(front), *[type_of(i) for i in indices]).shape
     count = len(shape) - (type_of(x).ndim - len(indices))
@@ -279,6 +296,13 @@ def _consumed(item: object) -> int:
 
 def _expand_ellipsis(items: list[Any], ndim: int) -> None:
     used = sum(_consumed(i) for i in items)
+    if used > ndim == 0:
+        taken = next(item for item in items if _consumed(item))
+        raise IndexingError(
+            "slice() cannot be applied to a 0-dim tensor."
+            if isinstance(taken, slice)
+            else "invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim tensor to a number"
+        )
     if used > ndim:
         raise IndexingError(f"too many indices for tensor of dimension {ndim}")
     places = [k for k, i in enumerate(items) if i is Ellipsis]
@@ -297,7 +321,13 @@ def _bound(given: Any) -> Any:
         return given
     if isinstance(given, Tensor) and state.trace is not None and type_of(given).dtype.category == 1:
         given = given.item()
-    return given if hasattr(type(given), "as_size") else as_extent(given)
+    if hasattr(type(given), "as_size"):
+        return given
+    if isinstance(given, Tensor) or hasattr(type(given), "__index__"):
+        return as_extent(given)
+    raise ArgumentKindError(
+        "slice indices must be integers or None or have an __index__ method", {"given": type(given).__name__}
+    )
 
 
 def _counted_span(start: Any, stop: Any, extent: int) -> tuple[int, int]:
@@ -366,8 +396,10 @@ class Subscript:
     def _slice(self, item: slice) -> None:
         extent = self.extents[self.axis]
         start, stop = _bound(item.start), _bound(item.stop)
-        step = 1 if item.step is None else as_extent(item.step)
-        if step <= 0:
+        step = 1 if item.step is None else as_extent(_bound(item.step))
+        if step == 0:
+            raise ArgumentError("slice step cannot be zero", {"slice": item})
+        if step < 0:
             raise ArgumentError("step must be greater than zero", {"slice": item}, "use flip() for a reversed order")
         if step == 1 and (hasattr(type(start), "as_size") or hasattr(type(stop), "as_size")):
             first, end = _counted_span(start, stop, extent)
@@ -402,6 +434,8 @@ class Subscript:
     def _tensor(self, item: Tensor) -> None:
         t = type_of(item)
         if t.dtype in (bool_, uint8):
+            if t.dtype is uint8:
+                warn("indexing with dtype uint8 is now deprecated, please use a dtype bool instead.", UserWarning)
             self._mask(item)
             return
         if t.dtype.category != 1:

@@ -145,7 +145,9 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
         raise TypeError(f"expected 'indices' to be integer dtype, but got {dtype}")
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(not isinstance(n, int) for n in extents):
-        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {shape!r}")
+        kinds: list[type] = [type(n) for n in extents]
+        given = next(kind for kind in kinds if not issubclass(kind, int))
+        raise TypeError(f"expected 'shape' sequence to only contain ints, but got {given}")
     if any(n < 0 for n in extents):
         raise ArgumentError(f"'shape' cannot have negative values, but got {extents}")
     found: list[Tensor] = []

@@ -73,6 +73,10 @@ def _power(self: Tensor, other: Operand, modulo: object = None) -> Tensor:
     return f.pow(self, other) if isinstance(other, _OPERANDS) else _NOT_OURS
 
 
+def _deleting(self: Tensor, key: object) -> None:
+    raise TypeError("Tensor does not support deleting items")
+
+
 def _inverted(self: Tensor) -> Tensor:
     """``~``, of whole numbers and truth values."""
     if type_of(self).dtype.category >= 2:
@@ -117,6 +121,7 @@ METHODS: dict[str, Any] = {
     "__pos__": f.positive,
     "__abs__": f.abs,
     "__invert__": _inverted,
+    "__delitem__": _deleting,
     "T": property(_transposed),
     "mT": property(_matrix_transposed),
     "H": property(adjoint),

@@ -162,7 +162,6 @@ def to_text(self: Tensor) -> str:
         return f"tensor(<{t}>)"
     if t.device == META:
         shown = "..."
-        suffixes.append(f"size={tuple(t.shape)}")
         has_default = t.dtype is default_dtype()
     elif (array := host_copy(array)).size == 0:
         shown = "[]"
@@ -174,6 +173,8 @@ def to_text(self: Tensor) -> str:
         has_default = t.dtype in (default_dtype(), int64, bool_) or t.dtype is default_dtype().to_complex()
     if t.device != CPU:
         suffixes.append(f"device='{t.device}'")
+    if t.device == META:
+        suffixes.append(f"size={tuple(t.shape)}")
     if not has_default:
         suffixes.append(f"dtype={t.dtype!r}")
     history = _history(self)

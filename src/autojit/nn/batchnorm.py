@@ -61,6 +61,14 @@ class _NormBase(AffineLayer, shows="*num_features eps momentum affine bias track
         self.reset_running_stats()
         super().reset_parameters()
 
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *rest: Any) -> None:
+        """States of before version 2 have no number of batches: the present one stands."""
+        key = f"{prefix}num_batches_tracked"
+        if (local_metadata.get("version") or 1) < 2 and self.track_running_stats and key not in state_dict:
+            known = self.num_batches_tracked
+            state_dict[key] = aj.tensor(0, device="cpu") if known is None or known.is_meta else known
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim not in self._ranks:
             expected = " or ".join(f"{rank}D" for rank in self._ranks)

@@ -113,6 +113,26 @@ class Sequential(Module):
     def __iadd__(self, other: Any) -> Self:
         return self.extend(other)
 
+    def __mul__(self, other: int) -> Sequential:
+        _check_factor(type(self), other)
+        return Sequential(*[module for _ in range(other) for module in self])
+
+    __rmul__ = __mul__
+
+    def __imul__(self, other: int) -> Self:
+        _check_factor(type(self), other)
+        own = list(self)
+        for _ in range(other - 1):
+            self.extend(own)
+        return self
+
+
+def _check_factor(kind: type, factor: object) -> None:
+    if not isinstance(factor, int):
+        raise TypeError(f"unsupported operand type(s) for *: {kind} and {type(factor)}")
+    if factor <= 0:
+        raise ValueError(f"Non-positive multiplication factor {factor} for {kind}")
+
 
 class ModuleList(Module):
     """A list of modules. Its ``repr`` folds runs of equal modules, as torch's."""

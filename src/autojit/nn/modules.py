@@ -31,7 +31,7 @@ _HOMES = {
     "sparse": "linear",
     "transformer": "transformer",
     "upsampling": "upsampling",
-    "utils": "extents",
+    "utils": "extents state_dict",
 }
 _OTHERS = {
     "modules.conv": {

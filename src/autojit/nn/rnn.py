@@ -173,9 +173,10 @@ class RNNBase(Recurrent):
         shapes = [(self.num_layers * self._directions, x.shape[1], size) for size in self._state_sizes()]
         if hx is None:
             return tuple(aj.zeros(shape, dtype=x.dtype, device=x.device) for shape in shapes)
-        for part, shape in zip(hx, shapes, strict=True):
+        for place, (part, shape) in enumerate(zip(hx, shapes, strict=True)):
             if tuple(part.shape) != shape:
-                raise ShapeError(f"Expected hidden size {shape}, got {list(part.shape)}")
+                which = f"hidden[{place}]" if len(shapes) > 1 else "hidden"
+                raise ShapeError(f"Expected {which} size {shape}, got {list(part.shape)}")
         return hx
 
     def _forward(self, input: Any, hx: _State | None) -> tuple[Any, _State]:
@@ -229,6 +230,14 @@ def _check_types(input_size: Any, bias: Any, batch_first: Any) -> None:
         raise ArgumentError("input_size must be greater than zero")
 
 
+def _refuse_projection(name: str, given: dict[str, Any]) -> None:
+    """ValueError for ``proj_size``, which LSTMs alone have; TypeError for other keywords."""
+    if "proj_size" in given:
+        raise ArgumentError("proj_size argument is only supported for LSTM, not RNN or GRU")
+    for keyword in given:
+        raise TypeError(f"{name}.__init__() got an unexpected keyword argument '{keyword}'")
+
+
 def _check_options(mode: str, hidden_size: int, num_layers: int, dropout: Any, proj_size: int) -> None:
     if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
         raise ArgumentError(
@@ -275,7 +284,9 @@ class RNN(_OneState):
         bidirectional: bool = False,
         device: Any = None,
         dtype: DType | None = None,
+        **refused: Any,
     ) -> None:
+        _refuse_projection(type(self).__name__, refused)
         if nonlinearity not in ("tanh", "relu"):
             raise ArgumentError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
         self.__dict__["nonlinearity"] = nonlinearity
@@ -302,7 +313,9 @@ class GRU(_OneState):
         bidirectional: bool = False,
         device: Any = None,
         dtype: DType | None = None,
+        **refused: Any,
     ) -> None:
+        _refuse_projection(type(self).__name__, refused)
         super().__init__(
             "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
         )

@@ -296,3 +296,23 @@ def _load_tensor(module: Module, name: str, target: Tensor, key: str, value: Any
 
 def _size(tensor: Tensor) -> str:
     return f"torch.Size({list(tensor.shape)})"
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Take a prefix off the names in a state, in place: what `DataParallel` puts before those of its module.
+
+    Example:
+        >>> from autojit import nn
+        >>> from autojit.nn.modules.utils import consume_prefix_in_state_dict_if_present
+        >>> state = {"module.weight": 1, "bias": 2}
+        >>> consume_prefix_in_state_dict_if_present(state, "module.")
+        >>> sorted(state)
+        ['bias', 'weight']
+    """
+    for name in [name for name in state_dict if name.startswith(prefix)]:
+        state_dict[name.removeprefix(prefix)] = state_dict.pop(name)
+    metadata: dict[str, Any] = getattr(state_dict, "_metadata", None) or {}
+    for name in list(metadata):
+        whole = prefix.removesuffix(".")
+        if name and (name == whole or name.startswith(prefix)):
+            metadata[name.removeprefix(whole).removeprefix(".")] = metadata.pop(name)

@@ -267,6 +267,18 @@ def is_expandable(shape: Shape, wanted: Shape) -> bool:
     return added >= 0 and all(n is m or seems_equal(n, 1) or seems_equal(n, m) for n, m in pairs)
 
 
+def unexpandable(old: Shape, new: Shape) -> str:
+    """Why axes cannot be repeated to a shape: the last one that does not fit."""
+    missing = len(new) - len(old)
+    if missing < 0:
+        return f"expand: the operand, of {len(old)} dimensions, cannot be broadcast to {list(new)}"
+    axis = max((k for k, n in enumerate(old) if n not in (1, new[missing + k])), default=0) + missing
+    return (
+        f"The expanded size of the tensor ({new[axis]}) must match the existing size ({old[axis - missing]}) at "
+        f"non-singleton dimension {axis}.  Target sizes: {list(new)}.  Tensor sizes: {list(old)}"
+    )
+
+
 def sum_to(x: O, shape: Shape) -> O:
     """Sum the axes that broadcasting ``shape`` to ``x`` added or stretched: the transpose of broadcasting."""
     if surely_equal(x.spec.shape, shape):

@@ -282,7 +282,11 @@ def expand(x: O, sizes: Sequence[int]) -> O:
             {"x": x},
         )
     if any(n == -1 for n in sizes[:missing]):
-        raise ShapeError("expand: -1 is not allowed for a new leading dimension", {"x": x, "sizes": list(sizes)})
+        raise ShapeError(
+            f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension "
+            f"{list(sizes).index(-1)}",
+            {"x": x, "sizes": list(sizes)},
+        )
     old = (*(1,) * missing, *x.spec.shape)
     return broadcast_to(x, [have if n == -1 else n for n, have in zip(sizes, old, strict=True)])
 

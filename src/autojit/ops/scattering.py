@@ -18,7 +18,7 @@ from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Ndarray, O, Operand, Operands, bind
-from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
+from autojit.ops.base import Structured, is_expandable, normalize_axis
 from autojit.ops.indexing import (
     GATHER_ND,
     Fetch,
@@ -308,7 +308,7 @@ def _update_slices(base: O, axis: int, index: O, src: O, combine: str) -> O:
 def index_put(base: O, indices: Sequence[Operand], src: O, accumulate: bool = False) -> O:
     """``base[indices] = src`` (or ``+=``) on the leading axes; ``src`` broadcasts."""
     shape = GATHER_ND.result_type(base.spec, *(i.spec for i in indices)).shape
-    if broadcast_shapes(shape, src.spec.shape, op="index_put") != shape:
+    if not is_expandable(src.spec.shape, shape):
         raise ShapeError(
             f"shape mismatch: value tensor of shape {list(src.spec.shape)} cannot be broadcast to indexing result of "
             f"shape {list(shape)}",

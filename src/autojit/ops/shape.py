@@ -19,7 +19,7 @@ from autojit.core.sizes import agree, size_max, surely_equal, surely_less
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
 from autojit.ir.op import Ndarray, O, Op, Operands, bind
-from autojit.ops.base import Reindex, Structured, is_expandable, normalize_axis, sum_to
+from autojit.ops.base import Reindex, Structured, is_expandable, normalize_axis, sum_to, unexpandable
 from autojit.ops.samples import Samples, ramp
 from autojit.ops.slice_bounds import exceeds, is_negative, slice_ends, slice_span
 
@@ -201,9 +201,7 @@ class BroadcastTo(View):
     def result_type(self, x: TensorType) -> TensorType:
         if not is_expandable(x.shape, self.shape):
             raise ShapeError(
-                f"expand: the operand cannot be broadcast to {list(self.shape)}",
-                {"x": x},
-                "give every axis that is not of extent 1 its own extent",
+                unexpandable(x.shape, self.shape), {"x": x}, "give every axis that is not of extent 1 its own extent"
             )
         return x.with_shape(self.shape)
 

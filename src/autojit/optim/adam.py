@@ -99,7 +99,8 @@ class Adam(Optimizer):
         v = addcmul_(state["exp_avg_sq"].mul_(decay), grad, grad, gain)
         if group.plain("amsgrad"):
             greatest = state["max_exp_avg_sq"]
-            v = greatest.copy_(aj.maximum(greatest, v))
+            before = greatest.clone() if group.plain("differentiable") else greatest  # which backward reads
+            v = greatest.copy_(aj.maximum(before, v))
         step = shared(p, group, t, "step", lambda: -(hyper(group, "lr") / (1 - beta1**t)))
         scale = shared(p, group, t, "scale", lambda: sqrt(1 - beta2**t))
         eps = shared(p, group, t, "eps", lambda: hyper(group, "eps"))
@@ -201,7 +202,8 @@ class NAdam(Optimizer):
         mu = beta1 * (1.0 - 0.5 * (0.96 ** (t * decay)))
         mu_next = beta1 * (1.0 - 0.5 * (0.96 ** ((t + 1) * decay)))
         product.mul_(mu.to(product.dtype) if isinstance(mu, Tensor) else mu)  # a number is rounded to float32 first
-        done = product.to(aj.float64) if is_tracing() else product.item()
+        is_kept = is_tracing() or group.plain("differentiable")
+        done = product.to(aj.float64) if is_kept else product.item()
         lr = hyper(group, "lr")
         denominator = root(v / (1 - beta2**t), 1, hyper(group, "eps"))
         addcdiv_(p, grad, denominator, -lr * (1.0 - mu) / (1.0 - done))

@@ -257,7 +257,15 @@ def test_a_browser_draws_every_picture(trained: Any, tmp_path: Path) -> None:
     assert "define void @kernel" in drawn["kernels"]
     kernels = view_data(trained, assembly=False)["programs"][0]["kernels"]
     found = drawn["kernels"].count('<tr class="kernel')
-    assert found == sum("tanh" in kernel["name"] for kernel in kernels) > 0
+    assert (
+        0 < sum("tanh" in kernel["name"] for kernel in kernels) <= found < len(kernels)
+    )  # and those of the layer Tanh
     assert "<rect" in drawn["memory"]
     assert 'class="flame"' in drawn["time"]
     assert "Estimated" in drawn["time"]
+
+
+def test_open_sizes_are_told_with_their_arguments_and_last_values() -> None:
+    data = view_data(of_open_sizes(), assembly=False)
+    assert data["sizes"]
+    assert all(re.fullmatch(r"x\.shape\[\d\] \(last \d+\)", place) for place in data["sizes"].values())

@@ -22,7 +22,7 @@ function drawArena(body, program, arena) {
     const item = values[value];
     if (item && item.node >= 0 && isChosenNode(program.optimised, item.node)) box.classList.add("chosen");
     hover(box, () => tip(item ? `${item.name}: ${item.type}` : "a temporary", [`${bytes(size)} at byte ${offset} of ${arena.device}'s arena`,
-      `written at ${first}, last read at ${last}`, part < 0 ? "" : data.parts[part].filter(Boolean).reverse().join(", "),
+      `written at ${first}, last read at ${last}`, part < 0 ? "" : partText(part),
       item && item.node >= 0 ? lineOf(program.optimised, item.node) : ""]));
     box.onclick = () => item && item.node >= 0 && chooseNode(program.optimised, item.node);
     svg.append(box);
@@ -55,7 +55,7 @@ function peakTable(program, arena, peak) {
   return el("table", {}, el("tr", {}, ...["bytes", "value", "module", "line"].map((name) => el("th", {}, name))), ...rows.map((b) => {
     const item = values[b[0]];
     return el("tr", {}, el("td", {class: "number"}, bytes(b[2])), el("td", {class: "mono"}, item ? `${item.name}: ${item.type}` : ""),
-      el("td", {}, b[5] < 0 ? "" : data.parts[b[5]].filter(Boolean).reverse().join(", ")),
+      el("td", {}, b[5] < 0 ? "" : partText(b[5])),
       el("td", {class: "mono"}, item && item.node >= 0 ? lineOf(program.optimised, item.node) : ""));
   }));
 }
@@ -84,7 +84,8 @@ function drawTime(body) {
   body.append(el("p", {class: "note"}, isMeasured(program)
     ? "Measured: the median time of each kernel, run one by one, with a stop of some 0.3 µs in each: a call takes less than their sum. "
       + "Click a box to look closer, the first to go back."
-    : "Estimated: the compiler's own guesses, for nothing was timed. \"with step.timing(): ...\" around some calls measures; call view() then."));
+    : "Estimated: the compiler's own guesses, for nothing was timed; it has none for devices. \"with step.timing(): ...\" around some calls "
+      + "measures; call view() then."));
   const whole = flameTree(program);
   let root = whole;
   for (const name of shown.zoom) root = root.children.get(name) || root;

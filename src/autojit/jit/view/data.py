@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.jit.report import explain_function, memory_of
 from autojit.jit.stages import assembly_of
+from autojit.jit.verdict import size_places
 from autojit.jit.view.graphs import Tables
 from autojit.jit.view.programs import Programs, Texts
 
 if TYPE_CHECKING:
     from autojit.jit.function import JitFunction
+    from autojit.jit.step import CompiledStep
     from autojit.jit.timing import Timing
 
 MOST_TEXT = 1_200_000  # characters of LLVM and assembly on a page, which stays below 3 MB with them
@@ -32,6 +34,7 @@ def view_data(function: JitFunction, assembly: bool = True) -> dict[str, Any]:
     return {
         "name": function.name,
         "signature": ", ".join(str(leaf.value.type) for leaf in step.capture.arguments if leaf.value is not None),
+        "sizes": _sizes(function, step),
         "stats": {name: value for name, value in function.stats().items() if value},
         "memory": memory_of(step),
         "explain": str(explain_function(function, verbose=False)),
@@ -41,6 +44,13 @@ def view_data(function: JitFunction, assembly: bool = True) -> dict[str, Any]:
         "left_out": texts.left_out,
         **tables.as_data(),
     }
+
+
+def _sizes(function: JitFunction, step: CompiledStep) -> dict[str, str]:
+    """Symbols of sizes that are left open: where they are, and what they were in the last run."""
+    last = step.segment.sizes()
+    told = {symbol: ", ".join(places) for symbol, places in size_places(function, step).items()}
+    return {symbol: f"{place} (last {last.get(symbol, '?')})" for symbol, place in told.items()}
 
 
 def _no_assembly(text: str) -> str:

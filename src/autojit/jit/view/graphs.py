@@ -47,13 +47,13 @@ class Tables:
         return number
 
     def part(self, part: Part) -> int:
-        """The number of a part: its phase, the path of its module."""
+        """The number of a part: its phase, the path of its module, the module's class."""
         number = self._parts.get(part)
         if number is None:
             shown = part.phase, part.module
             number = self._parts[part] = self._known_parts.setdefault(shown, len(self.parts))
             if number == len(self.parts):
-                self.parts.append(list(shown))
+                self.parts.append([*shown, part.kind if part.root is not None else ""])
         return number
 
     def as_data(self) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class Costs:
                 self._launches(runs[0])
                 continue
             numbers = self._numbers(nodes)
-            time = self._next_time() if entry.chunks != 0 else None
+            time = self._next_time(entry_name(entry.label, nodes)) if entry.chunks != 0 else None
             if isinstance(entry, BandEntry | BatchEntry):
                 self._several(entry.entries, numbers, time)
             elif numbers:
@@ -93,8 +93,13 @@ class Costs:
         found = dict.fromkeys(self._of_node[node] for node in nodes if node in self._of_node)
         return list(found)
 
-    def _next_time(self) -> float | None:
-        return self._rows.pop(0).median_ns if self._rows else None
+    def _next_time(self, name: str) -> float | None:
+        """The time of the next row of this name; rows before it are of what a device does beside its kernels."""
+        for place, timed in enumerate(self._rows):
+            if timed.row.name == f"kernel {name}":
+                del self._rows[: place + 1]
+                return timed.median_ns
+        return None
 
     def _one(self, number: int, entry: Entry, name: str, time: float | None) -> None:
         self.names[number] = self.names[number] or name
@@ -116,18 +121,22 @@ class Costs:
             self._one(number, entry, entry_name(entry.label, self._nodes[number]), share)
 
     def _launches(self, run: DeviceRun) -> None:
+        """A device's kernels; a launch of several has all their labels, and its time is shared out evenly."""
+        waiting: dict[str, list[Sequence[int]]] = {}
         for part in simple_work(run.work):
-            numbers = self._numbers(part.nodes) if isinstance(part, Launch) else []
-            if not numbers or not isinstance(part, Launch):
-                continue
-            name = launch_row(part.label, part.nodes).name
-            rows = [row for row in self._rows if row.row.name == name][:1]
-            if rows:
-                self._rows.remove(rows[0])
-            for number in numbers:
-                self.names[number] = self.names[number] or name.removeprefix("kernel ")
-                if rows:
-                    self.measured_ns[number] = (self.measured_ns[number] or 0.0) + rows[0].median_ns / len(numbers)
+            if isinstance(part, Launch):
+                numbers = self._numbers(part.nodes)
+                waiting.setdefault(part.label, []).append(numbers)
+                for number in numbers:
+                    self.names[number] = self.names[number] or launch_row(part.label, part.nodes).name[len("kernel ") :]
+        for timed in list(self._rows):
+            labels = timed.row.name.removeprefix("kernel ").partition(" (")[0].split("; ")
+            found = [waiting[label].pop(0) for label in labels if waiting.get(label)]
+            shared = [number for numbers in found for number in numbers]
+            for number in shared:
+                self.measured_ns[number] = (self.measured_ns[number] or 0.0) + timed.median_ns / len(shared)
+            if shared:
+                self._rows.remove(timed)
 
 
 def kernel_data(

@@ -7,13 +7,14 @@ const ROW = 26, MOST_EDGES = 500, MOST_ROWS = 3000;
 function moduleTree(graph) {
   const root = branch("", "", null);
   graph.nodes.forEach((node, number) => {
-    const [phase, module] = data.parts[node[5]];
+    const [phase, module, type] = data.parts[node[5]];
     let at = root, path = "";
     for (const name of module ? module.split(".") : ["outside of modules"]) {
       path = path ? `${path}.${name}` : name;
       if (!at.children.has(name)) at.children.set(name, branch(name, path, at));
       at = at.children.get(name);
     }
+    at.type = type === at.name ? "" : type;
     const line = `${node[4]}`;
     if (!at.lines.has(line)) at.lines.set(line, leafRow(`line ${line} of ${path}`, node[4], at));
     const leaf = at.lines.get(line);
@@ -92,7 +93,7 @@ function treeRow(row, graph, phases, times, largest) {
 }
 
 function rowTitle(row, graph) {
-  if (row.kind === "module") return [row.name];
+  if (row.kind === "module") return [row.name, el("span", {class: "kind"}, row.type ? `  ${row.type}` : "")];
   if (row.kind === "line") {
     const [short, text] = data.sources[row.source];
     return [el("span", {class: "kind"}, `${short}  `), text];
@@ -120,7 +121,7 @@ function timeOfParts(program) {
   program.kernels.forEach((kernel) => {
     const nodes = kernel.nodes.map((n) => program.optimised.nodes[n]);
     nodes.forEach((node) => {
-      const key = data.parts[node[5]].join("|"), lineKey = `${key}|${node[4]}`, share = timeOfKernel(kernel) / nodes.length;
+      const key = data.parts[node[5]].slice(0, 2).join("|"), lineKey = `${key}|${node[4]}`, share = timeOfKernel(kernel) / nodes.length;
       found.set(key, (found.get(key) || 0) + share);
       found.set(lineKey, (found.get(lineKey) || 0) + share);
     });
@@ -141,19 +142,18 @@ function modulePath(row) { return row.path === "outside of modules" ? "" : row.p
 function rowTip(row, graph, times) {
   if (row.kind === "node") return nodeTip(graph, row.number);
   const lines = PHASES.filter((p) => row.counts[p]).map((p) => `${p}: ${row.counts[p]} ops, ${duration(timeOf(row, p, times))} ${timeWord()}`);
-  if (row.kind === "module") return tip(row.path, lines);
+  if (row.kind === "module") return tip(`${row.path} ${row.type || ""}`, lines);
   const [short, text, file, scope] = data.sources[row.source];
   return tip(text || short, [`${file}, ${short.replace(/.*:/, "line ")}, in ${scope}`, ...lines]);
 }
 
 function nodeTip(graph, number) {
   const node = graph.nodes[number], values = valuesOf(graph), [short, text, file] = data.sources[node[4]];
-  const [phase, module] = data.parts[node[5]];
   const read = node[2].map((v) => `${values[v].name}: ${values[v].type}${values[v].told ? ` (${values[v].told})` : ""}`);
   const kernel = node[6] >= 0 ? current().kernels[node[6]] : null;
   return tip(`${node[3].map((r) => `${r[0]}: ${data.types[r[1]]}`).join(", ")} = ${node[0]}${node[1] ? `[${node[1]}]` : ""}`, [
     read.length ? `reads ${read.join(", ")}` : "reads nothing",
-    `${[module, phase].filter(Boolean).join(", ")}`,
+    partText(node[5]),
     `${short}  ${text}`, file,
     kernel ? `kernel ${node[6]}: ${kernel.name}, ${duration(timeOfKernel(kernel))} ${timeWord()}` : "",
   ]);
@@ -216,7 +216,7 @@ function edgePath(edge, heads, graph) {
 function matchesRow(row, graph) {
   if (row.kind === "node") return matchesNode(graph, row.number);
   if (row.kind === "line") return row.nodes.some((number) => matchesNode(graph, number));
-  return matches(row.path) || below(row).some((child) => matchesRow(child, graph));
+  return matches(`${row.path} ${row.type || ""}`) || below(row).some((child) => matchesRow(child, graph));
 }
 
 // Unfold what a search finds, as far as that stays readable.

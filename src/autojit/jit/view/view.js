@@ -57,6 +57,12 @@ function lineOf(graph, number) {
   return `${short}  ${text}`;
 }
 
+// A part of the program in words: the module with its class, the phase.
+function partText(part) {
+  const [phase, module, type] = data.parts[part];
+  return [module, type === module ? "" : type, phase].filter(Boolean).join(", ");
+}
+
 function tip(title, lines) { return [el("div", {class: "mono"}, title), ...lines.filter(Boolean).map((line) => el("div", {class: "quiet mono"}, line))]; }
 
 function hover(target, make) {
@@ -75,8 +81,8 @@ function hover(target, make) {
 function matches(text) { return text.toLowerCase().includes(shown.query); }
 
 function matchesNode(graph, number) {
-  const node = graph.nodes[number], [phase, module] = data.parts[node[5]];
-  return matches(`${node[3].map((r) => `${r[0]}: ${data.types[r[1]]}`).join(" ")} = ${node[0]} ${module} ${phase} ${lineOf(graph, number)}`);
+  const node = graph.nodes[number], results = node[3].map((r) => `${r[0]}: ${data.types[r[1]]}`).join(" ");
+  return matches(`${results} = ${node[0]} ${partText(node[5])} ${lineOf(graph, number)}`);
 }
 
 function matchesKernel(program, kernel) {
@@ -111,7 +117,7 @@ function drawKernels(body) {
   const program = current(), longest = Math.max(1e-9, ...program.kernels.map(timeOfKernel));
   const order = program.kernels.map((_, k) => k);
   if (shown.byTime) order.sort((a, b) => timeOfKernel(program.kernels[b]) - timeOfKernel(program.kernels[a]));
-  const table = el("table", {}, el("tr", {}, ...["", timeWord(), "", "kernel", "reads", "writes"].map((name) => el("th", {}, name))));
+  const table = el("table", {class: "kernels"}, el("tr", {}, ...["", timeWord(), "", "kernel", "reads", "writes"].map((name) => el("th", {}, name))));
   let group = "";
   order.forEach((number) => {
     const kernel = program.kernels[number];
@@ -212,6 +218,7 @@ function plainText(frame, text) {
 
 function header() {
   const search = el("input", {type: "search", placeholder: "search  ( / )", "aria-label": "search ops, modules, lines, types", id: "search"});
+  search.value = shown.query;
   let waiting = 0;
   search.oninput = () => {
     clearTimeout(waiting);
@@ -240,6 +247,7 @@ function facts() {
   const told = [[step.kernels.length, "kernels"], [(step.captured || step.optimised).nodes.length, "ops captured"], [step.optimised.nodes.length, "after passes"],
     [bytes(data.memory.arena_bytes), "of temporaries"], [bytes(data.memory.state_bytes), "of state"],
     [duration(step.kernels.reduce((n, k) => n + timeOfKernel(k), 0)), `in kernels, ${timeWord()}`], [stats.native_calls || 0, "native calls"], [stats.captures || 0, "captures"]];
+  Object.entries(data.sizes).forEach(([symbol, place]) => told.push([symbol, `is ${place}`]));
   if (stats.fallbacks) told.push([stats.fallbacks, "ops called back"]);
   if (sum("called_back")) told.push([sum("called_back"), "kernels in Python"]);
   if (data.left_out) told.push([bytes(data.left_out), "of text left out"]);
@@ -294,7 +302,9 @@ function draw() {
   document.querySelector(".facts").replaceWith(facts());
   DRAW[shown.tab](picture);
   drawText(text);
-  kept.forEach(([key, top]) => [picture, text].forEach((body) => { if (body.dataset.key === key) body.scrollTop = top; }));
+  const first = shown.query && shown.tab === "graph" && picture.querySelector(".row[data-path]:not(.dim)");
+  if (first) requestAnimationFrame(() => (picture.scrollTop = first.offsetTop - 3 * ROW));
+  if (!shown.query) kept.forEach(([key, top]) => [picture, text].forEach((body) => { if (body.dataset.key === key) body.scrollTop = top; }));
 }
 
 function setTheme(name) { document.documentElement.dataset.theme = name; }

@@ -60,12 +60,12 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         )
     if theta.ndim != 3 or tuple(theta.shape[1:]) != (axes, axes + 1):
         raise ArgumentError(
-            f"Expected a batch of {axes}D affine matrices of shape Nx{axes}x{axes + 1} for size {size}. Got "
-            f"{list(theta.shape)}.",
+            f"Expected a batch of {axes}D affine matrices of shape Nx{axes}x{axes + 1} for size {tuple(size)}. Got "
+            f"{theta.shape!r}.",
             {"theta": theta},
         )
     if min(size) <= 0:
-        raise ArgumentError(f"Expected non-zero, positive output size. Got {size}")
+        raise ArgumentError(f"Expected non-zero, positive output size. Got {tuple(size)}")
     extents = size[2:]
     columns = []
     for k, n in enumerate(reversed(extents)):
@@ -178,7 +178,7 @@ def _check(input: Tensor, grid: Tensor, mode: str) -> None:
     if prod(input.shape[2:]) == 0:
         raise ShapeError(
             "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes "
-            f"{list(input.shape)}"
+            f"{list(input.shape)} with dimension {2 + list(input.shape[2:]).index(0)} being empty"
         )
     if mode == "bicubic" and input.ndim != 4:
         raise UsageError("grid_sampler(): bicubic interpolation only supports 4D input")

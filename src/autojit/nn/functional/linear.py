@@ -165,7 +165,7 @@ class _SparseRows(Function):
             raise UsageError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
         (rows,) = ctx.saved_tensors
         places = rows.reshape(1, -1).to(aj.int64)
-        rows_bar = y_bar.reshape(places.shape[1], -1)
+        rows_bar = y_bar.reshape(places.shape[1], ctx.size[1])
         return aj.sparse_coo_tensor(places, rows_bar, ctx.size, device=y_bar.device), None, None
 
 
@@ -237,7 +237,17 @@ def embedding_bag(
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(f"embedding_bag: per_sample_weights is only supported for mode='sum' (got {mode!r})")
     flat, bags, n_bags = _bags(input, offsets, include_last_offset)
-    rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+    if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        raise UsageError(
+            f"padding_idx must be within the number of embeddings, -{weight.shape[0]} through {weight.shape[0] - 1}, "
+            f"but got {padding_idx}"
+        )
+    try:
+        rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+    except IndexOutOfRangeError as error:
+        raise IndexOutOfRangeError(
+            f"Expected idx >= 0 && idx < num_embeddings: {error.what}", error.facts, error.fix
+        ) from None
     counted = aj.ones(flat.shape[0], dtype=weight.dtype, device=weight.device)
     if padding_idx is not None:
         counted = (flat != padding_idx % weight.shape[0]).to(weight.dtype)

@@ -83,8 +83,29 @@ def interpolate(
     arguments["scale_factors"] = None if scale_factor is None else tuple(scales)
     arguments |= {"align_corners": bool(align_corners)} if mode in _LINEAR_BY_AXES else {}
     arguments |= dict(zip(_SCALE_NAMES[axes], scales, strict=True)) if axes in _SCALE_NAMES else {}
-    name = f"Upsample{mode.replace('-', ' ').title().replace(' ', '')}{axes}D{'Aa' if antialias else ''}Backward0"
-    return rename_node(found, name, **arguments)
+    return rename_node(_laid_out_as(found, input), _node_name(mode, axes, antialias), **arguments)
+
+
+def _node_name(mode: str, axes: int, antialias: bool) -> str:
+    return f"Upsample{mode.replace('-', ' ').title().replace(' ', '')}{axes}D{'Aa' if antialias else ''}Backward0"
+
+
+def _laid_out_as(found: Tensor, input: Tensor) -> Tensor:
+    """The result with the channels innermost in memory where they are so in the input."""
+    order = {4: aj.channels_last, 5: aj.channels_last_3d}.get(input.ndim)
+    return found.contiguous(memory_format=order) if order is not None and _has_channels_innermost(input) else found
+
+
+def _has_channels_innermost(x: Tensor) -> bool:
+    """torch's rule, which gaps in memory do not matter to: steps grow from the channels outwards."""
+    steps, least = x.stride(), 0
+    if x.is_contiguous() or steps[1] == 0:
+        return False
+    for axis in (1, *range(x.ndim - 1, 1, -1), 0):
+        if x.shape[axis] == 0 or steps[axis] < least or (axis == 0 and least == steps[1]):
+            return False
+        least = steps[axis] * x.shape[axis]
+    return True
 
 
 _OF_BYTES = ("nearest", "nearest-exact", "bilinear", "bicubic")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import autojit as aj
 from autojit.core.user_warnings import warn
@@ -57,6 +57,8 @@ def clip_grad_norm_(
     Stays on tensors throughout (no branch on the norm), so it compiles into the step.
     """
     found = _tensors(parameters)
+    if not found and isinstance(parameters, Iterator):
+        warn("`parameters` is an empty generator, no gradient clipping will occur.", UserWarning)
     with aj.no_grad():
         grads = [parameter.grad for parameter in found if parameter.grad is not None]
         total = get_total_norm(grads, norm_type, error_if_nonfinite)

@@ -116,7 +116,10 @@ def _steps(sizes: Tensor, extent: int) -> int:
             "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
         )
     if bool((sizes[1:] > sizes[:-1]).any()):
-        raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True.")
+        raise RuntimeError(
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
+            "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement."
+        )
     longest = int(sizes[0])
     if longest > extent:
         raise RuntimeError(
@@ -181,6 +184,10 @@ def pad_sequence(
     """Stack tensors of different first extents, padded to the longest. ``f[time, n, ...]``."""
     if padding_side not in ("left", "right"):
         raise ValueError("padding_side should be either 'left' or 'right'")
+    if not isinstance(sequences, Iterable):
+        raise RuntimeError(
+            f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
+        )
     found = list(sequences)
     longest = max(sequence.shape[0] for sequence in found)
     rows = []

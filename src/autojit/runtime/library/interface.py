@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from autojit.codegen.records import Record, Word
+from autojit.codegen.records import Pointer, Record, Word
 
 ABI_VERSION = 1
 """Counts up when a structure or function of the C interface changes its meaning."""
@@ -92,7 +92,8 @@ class Variant(Record[int]):
     """One captured step of a library: which calls it is for, and where its words are."""
 
     table: Word  # of the addresses of arguments and results
-    first_result: Word  # bytes in the table
+    first_argument: Word  # bytes in the table
+    first_result: Word
     sizes: Word  # of the size program; 0 where it has none
     n_symbols: Word
     symbols: Word  # which sizes of the call they are; offset
@@ -106,6 +107,8 @@ class Variant(Record[int]):
     n_guards: Word
     ranges: Word
     n_ranges: Word
+    copies: Word  # what becomes state when a run has succeeded
+    n_copies: Word
     first_reporter: Word  # of its kernels that report, among those of all steps
 
 
@@ -118,11 +121,20 @@ class Guard(Record[int]):
 
 
 class NumberRange(Record[int]):
-    """A number among the arguments, and the range of its 64 bits."""
+    """A number, and the range of its 64 bits."""
 
-    argument: Word
+    argument: Word  # which argument it is
+    place: Pointer  # where it is, if it is state; else 0
     least: Word
     most: Word
+
+
+class Copy(Record[int]):
+    """A result that becomes state: its entry of the table, where it goes, how many bytes it has."""
+
+    source: Word
+    target: Pointer
+    bytes: Word
 
 
 class StateRow(Record[int]):

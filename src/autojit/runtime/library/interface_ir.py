@@ -18,6 +18,7 @@ from autojit.runtime.library.instance_image import PAGE_BYTES
 from autojit.runtime.library.interface import (
     OUT_OF_MEMORY_WORD,
     Code,
+    Copy,
     Description,
     Guard,
     Instance,
@@ -34,21 +35,12 @@ SYMBOLS = (
 )  # fmt: skip
 
 FUNCTIONS = {
-    "abi_version": "aj_export_abi_version",
-    "create": "aj_export_create",
-    "destroy": "aj_export_destroy",
-    "run": "aj_export_run",
-    "error_text": "aj_export_error_text",
-    "error_position": "aj_export_error_position",
-    "state": "aj_export_state",
-    "save_state": "aj_export_save_state",
-    "load_state": "aj_export_load_state",
-    "reset_state": "aj_export_reset_state",
-    "set_threads": "aj_export_set_threads",
-    "threads": "aj_export_threads",
-    "memory_bytes": "aj_export_memory_bytes",
-    "manifest": "aj_export_manifest",
-}
+    name: f"aj_export_{name}"
+    for name in (
+        "abi_version", "create", "destroy", "run", "error_text", "error_position", "state", "save_state",
+        "load_state", "reset_state", "set_threads", "threads", "memory_bytes", "manifest",
+    )
+}  # fmt: skip
 """By the name that follows the library's: the function behind it."""
 
 _CREATE = Signature("aj_export_create", "ptr out", "i32")
@@ -280,7 +272,7 @@ def _write_run(f: NativeFunction) -> None:
         f.store("i64", 0, busy, "release")
         f.ret(f.load("i32", refusal))
     table = f.at(self, f.get(variant, Variant.table))
-    f.copy_bytes(table, arguments, f.mul(n_arguments, 8))
+    f.copy_bytes(f.at(table, f.get(variant, Variant.first_argument)), arguments, f.mul(n_arguments, 8))
     f.copy_bytes(f.at(table, f.get(variant, Variant.first_result)), results, f.mul(n_results, 8))
     sizes, given = f.at(self, f.get(variant, Variant.sizes)), f.element(arguments, "i64", n_arguments)
     symbols = f.at(self, f.get(variant, Variant.symbols))
@@ -299,6 +291,11 @@ def _write_run(f: NativeFunction) -> None:
         code = f.call(_TRANSLATE, self, variant)
         f.store("i64", 0, busy, "release")
         f.ret(code)
+    copies = f.at(self, f.get(variant, Variant.copies))
+    with f.loop(0, f.get(variant, Variant.n_copies)) as k:
+        row = f.item(Copy, copies, k)
+        source = f.load("ptr", f.element(table, "ptr", f.get(row, Copy.source)))
+        f.copy_bytes(f.get(row, Copy.target), source, f.get(row, Copy.bytes))
     f.store("i64", 0, busy, "release")
     f.ret(Code.OK.value)
 
@@ -330,7 +327,9 @@ def _write_choose(f: NativeFunction) -> None:
         refused = f.junction(stem="refused")
         with f.loop(0, f.get(variant, Variant.n_ranges)) as k:
             row = f.item(NumberRange, ranges, k)
-            number = f.load("i64", f.load("ptr", f.element(arguments, "ptr", f.get(row, NumberRange.argument))))
+            given = f.load("ptr", f.element(arguments, "ptr", f.get(row, NumberRange.argument)))
+            place = f.get(row, NumberRange.place)
+            number = f.load("i64", f.choose(f.is_zero(place, "ptr"), given, place, "ptr"))
             f.go_when(f.test("slt", number, f.get(row, NumberRange.least)), refused)
             f.go_when(f.test("sgt", number, f.get(row, NumberRange.most)), refused)
         f.ret(variant)

@@ -72,6 +72,7 @@ class Linker:
         self._stubs: dict[str, int] = {}  # name of others -> the code that jumps there
         self._weak: set[str] = set()
         self._relative: list[tuple[int, int]] = []
+        self.last_bytes = 0
 
     # -- collecting
 
@@ -103,6 +104,11 @@ class Linker:
     def define(self, name: str, content: bytes, align: int = 64) -> None:
         """Place a constant that objects refer to by its name."""
         self._symbols[name] = self._append("constants", content, align)
+
+    def define_last(self, name: str, size_bytes: int) -> None:
+        """A constant that is too large to be copied about: it ends the constants, and its bytes come with the file."""
+        self._symbols[name] = self._append("constants", b"", PAGE_BYTES)
+        self.last_bytes = size_bytes
 
     def define_beginning(self, name: str) -> None:
         """A symbol for where the library begins."""

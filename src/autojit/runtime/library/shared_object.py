@@ -62,8 +62,9 @@ class _Section(NamedTuple):
     entry_size: int = 0
 
 
-def shared_object(linker: Linker, exported: Mapping[str, str], soname: str) -> bytes:
-    """The bytes of a library; ``exported``: by the name that others use, the symbol of an object.
+def shared_object(linker: Linker, exported: Mapping[str, str], soname: str) -> tuple[bytes, bytes]:
+    """The bytes of a library before and behind its last constant; ``exported``: by the name that others use, the
+    symbol of an object.
 
     Raises:
         CompileError: code cannot reach what it refers to.
@@ -75,6 +76,7 @@ class _SharedObject:
     def __init__(self, linker: Linker, exported: Mapping[str, str], soname: str) -> None:
         self.soname = soname
         self.exported = exported
+        self.last_bytes = linker.last_bytes
         self.dynamic = linker.reserve("relocated", _DYNAMIC.size * (len(NEEDED) + 13))
         self.imports, self.n_relative = linker.close()
         self.names = _Names()
@@ -146,8 +148,8 @@ class _SharedObject:
 
     # -- the file
 
-    def content(self) -> bytes:
-        """Headers, then everything at its address."""
+    def content(self) -> tuple[bytes, bytes]:
+        """Headers, then everything at its address; what is behind the last constant."""
         parts = self.linked.parts
         last_at, last = parts["constants"]
         dynamic_at = parts["relocated"][0] + self.dynamic.offset
@@ -166,7 +168,8 @@ class _SharedObject:
             at, size = self.places[name]
             assert len(content) == size, name
             file[at : at + size] = content
-        sections, names_at = self._sections(self.places, file)
+        rest = bytearray()
+        sections, names_at = self._sections(self.places, len(file) + self.last_bytes, rest)
         segments = self._segments()
         header = _HEADER.pack(
             b"\x7fELF\x02\x01\x01" + bytes(9), 3, 62, 1, 0, _HEADER.size, sections, 0,
@@ -175,7 +178,7 @@ class _SharedObject:
         start = header + b"".join(_PROGRAM.pack(*segment) for segment in segments)
         assert len(start) <= PAGE_BYTES
         file[: len(start)] = start
-        return bytes(file)
+        return bytes(file), bytes(rest)
 
     def _segments(self) -> list[tuple[int, ...]]:
         """What is mapped with which protection."""
@@ -192,14 +195,16 @@ class _SharedObject:
             load(_READ, 0, PAGE_BYTES),
             load(_READ | _EXECUTE, code_at, self.tables_end),
             load(_READ | _WRITE, written_at, data_at + max(len(data), 1)),
-            load(_READ, constants_at, constants_at + max(len(constants), 1)),
+            load(_READ, constants_at, constants_at + max(len(constants) + self.last_bytes, 1)),
             (_DYNAMIC_SEGMENT, _READ | _WRITE, *(dynamic_at,) * 3, dynamic_size, dynamic_size, 8),
             (_RELRO, _READ, *(written_at,) * 3, data_at - written_at, data_at - written_at, 1),
             (_STACK, _READ | _WRITE, 0, 0, 0, 0, 0, 16),
         ]
 
-    def _sections(self, places: Mapping[str, tuple[int, int]], file: bytearray) -> tuple[int, int]:
-        """Append the section headers, which linkers and tools read; where they begin, and which has the names."""
+    def _sections(self, places: Mapping[str, tuple[int, int]], end: int, rest: bytearray) -> tuple[int, int]:
+        """Write the section headers, which linkers and tools read, behind the ``end`` of everything; where they begin,
+        and which has the names.
+        """
         parts = self.linked.parts
         alloc, write = _SHF_ALLOC, _SHF_ALLOC | _SHF_WRITE
 
@@ -207,6 +212,7 @@ class _SharedObject:
             return parts[name][0], len(parts[name][1])
 
         relocated_at, relocated_size = part("relocated")
+        constants_at, constants_size = part("constants")
         dynamic_at, dynamic_size = places[".dynamic"]
         dynamic_end = dynamic_at + dynamic_size
         sections = [
@@ -220,22 +226,22 @@ class _SharedObject:
             _Section(".dynamic", 6, write, dynamic_at, dynamic_size, link=".dynstr", entry_size=_DYNAMIC.size),
             _Section(".got", 1, write, dynamic_end, relocated_at + relocated_size - dynamic_end, entry_size=8),
             _Section(".data", 1, write, *part("data")),
-            _Section(".rodata", 1, alloc, *part("constants")),
+            _Section(".rodata", 1, alloc, constants_at, constants_size + self.last_bytes),
         ]
         names = _Names()
         for section in (*(s.name for s in sections), ".shstrtab"):
             names.place(section)
-        names_at = len(file)
-        file += names.content
-        file += bytes(-len(file) % 8)
+        names_at = end
+        rest += names.content
+        rest += bytes(-(end + len(rest)) % 8)
         sections.append(_Section(".shstrtab", 3, 0, names_at, len(names.content)))
         numbers = {section.name: index for index, section in enumerate(sections)}
-        headers_at = len(file)
+        headers_at = end + len(rest)
         for s in sections:
             address = s.address if s.flags & alloc else 0
             link = numbers[s.link] if s.link else 0
             row = (names.place(s.name), s.type, s.flags, address, s.address, s.size, link, s.info, 8, s.entry_size)
-            file += _SECTION.pack(*row)
+            rest += _SECTION.pack(*row)
         self.section_count = len(sections)
         return headers_at, numbers[".shstrtab"]
 

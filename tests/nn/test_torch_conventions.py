@@ -1,0 +1,106 @@
+"""What programs see of torch's conventions: texts that they match, states of old versions, layouts of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import autojit as aj
+from autojit import nn
+from autojit.nn import functional as F
+
+x = aj.arange(6.0).reshape(2, 3)
+
+
+def assigned(mask: list[bool], value: aj.Tensor) -> None:
+    y = aj.zeros(4)
+    y[aj.tensor(mask)] = value
+
+
+REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: x.__delitem__(0), TypeError, "does not support deleting items"),
+    (lambda: x["a":"b"], TypeError, "slice indices must be integers or None or have an __index__ method"),
+    (lambda: x[0.0:1], TypeError, "slice indices must be integers"),
+    (lambda: x[::0], ValueError, "slice step cannot be zero"),
+    (lambda: x[::-1], ValueError, "step must be greater than zero"),
+    (lambda: aj.tensor(1.0)[0], IndexError, "invalid index of a 0-dim tensor"),
+    (lambda: aj.tensor(1.0)[0:1], IndexError, r"slice\(\) cannot be applied to a 0-dim tensor"),
+    (lambda: x[aj.tensor([0, 1]), aj.tensor([0, 1, 2])], IndexError, r"not be broadcast together .* \[2\], \[3\]"),
+    (lambda: assigned([True] * 4, aj.ones(3)), RuntimeError, r"value tensor of shape \[3\] .* of shape \[4\]"),
+    (lambda: assigned([False] * 4, aj.ones(2)), RuntimeError, r"value tensor of shape \[2\] .* of shape \[0\]"),
+    (lambda: aj.take_along_dim(x, aj.zeros(1, 1), 1), RuntimeError, "dtype of indices should be Long"),
+    (lambda: aj.take_along_dim(x, aj.tensor([0]), 1), RuntimeError, "2 dimensions for input, and 1 dimensions"),
+    (lambda: x.expand(4, 3), RuntimeError, r"expanded size of the tensor \(4\) must match the existing size \(2\)"),
+    (lambda: x.expand(2, 4), RuntimeError, r"non-singleton dimension 1\.  Target sizes: \[2, 4\]\.  Tensor sizes: \[2"),
+    (lambda: x.expand(-1, 2, 3), RuntimeError, r"\(-1\) isn't allowed in a leading, non-existing dimension 0"),
+    (lambda: nn.RNN(3, 4, proj_size=2), ValueError, "proj_size argument is only supported for LSTM"),  # type: ignore[call-arg]
+    (lambda: nn.GRU(3, 4, proj_size=2), ValueError, "proj_size argument is only supported for LSTM"),  # type: ignore[call-arg]
+    (lambda: nn.GRU(3, 4, other=2), TypeError, "unexpected keyword argument 'other'"),  # type: ignore[call-arg]
+    (lambda: nn.utils.rnn.pad_sequence(5), RuntimeError, "Expected iterable for input sequences"),  # type: ignore[arg-type]
+    (lambda: F.embedding_bag(aj.tensor([[1]]), x, padding_idx=7), RuntimeError, "must be within the number of embed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case[2][:30])
+def test_refusals_have_torchs_type_and_text(case: tuple[Callable[[], Any], type[Exception], str]) -> None:
+    call, kind, text = case
+    with pytest.raises(kind, match=text):
+        call()
+
+
+def test_masks_of_bytes_are_warned_of_and_choose_as_truth_values_do() -> None:
+    mask = aj.tensor([0, 1], dtype=aj.uint8)
+    with pytest.warns(UserWarning, match="indexing with dtype uint8 is now deprecated"):
+        assert aj.equal(x[mask], x[mask.bool()])
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d, nn.BatchNorm2d, nn.InstanceNorm1d])
+def test_states_of_normalisation_from_before_batches_were_counted_load(layer: Any) -> None:
+    options = {"track_running_stats": True}
+    one, other = layer(3, **options), layer(3, **options)
+    one.num_batches_tracked.fill_(5)
+    state = one.state_dict()
+    del state["num_batches_tracked"]
+    state._metadata[""]["version"] = 1
+    other.load_state_dict(state)
+    assert other.num_batches_tracked.item() == 0
+    state._metadata[""]["version"] = 2
+    with pytest.raises(RuntimeError, match="num_batches_tracked"):
+        other.load_state_dict(state)
+
+
+def test_the_prefix_of_data_parallel_states_is_taken_off() -> None:
+    model = nn.Sequential(nn.Linear(1, 1))
+    state = nn.ModuleDict({"module": model}).state_dict()
+    nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    assert list(state) == list(model.state_dict())
+    model.load_state_dict(state)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_interpolation_keeps_the_memory_format(mode: str) -> None:
+    image = aj.randn(2, 4, 6, 6)
+    turned = image.to(memory_format=aj.channels_last)
+    for part in (lambda t: t, lambda t: t[:, :, 1:-1], lambda t: t[:, :, ::2, ::2]):
+        found = F.interpolate(part(turned), scale_factor=2, mode=mode)
+        assert found.is_contiguous(memory_format=aj.channels_last) and not found.is_contiguous()
+        assert aj.equal(found, F.interpolate(part(image), scale_factor=2, mode=mode))
+
+
+def test_clipping_what_an_empty_generator_gives_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="empty generator, no gradient clipping"):
+        assert nn.utils.clip_grad_norm_((p for p in ()), 1.0).item() == 0
+
+
+def test_a_sequence_times_a_number_repeats_its_modules() -> None:
+    chain = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    own = list(chain)
+    assert list(chain * 2) == list(2 * chain) == own * 2 and list(chain) == own
+    chain *= 3
+    assert list(chain) == own * 3
+    with pytest.raises(ValueError, match="Non-positive multiplication factor 0"):
+        chain * 0
+    with pytest.raises(TypeError, match="unsupported operand"):
+        chain * 1.5  # type: ignore[operator]
