@@ -4,13 +4,11 @@
     python -m autojit.launch -n 2 examples/gpt.py
 
 The whole training step (forward, backward, AdamW) is one compiled call; so is the model that samples.
-Under the launcher every rank learns from its own part of each batch, and gradients are averaged inside that call.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from argparse import Namespace
 from pathlib import Path
 
@@ -58,12 +56,11 @@ class Gpt(nn.Module):
 
 
 def replicated(gpt: Gpt) -> tuple[nn.Module, int, int]:
-    """The model, this process's number and how many there are: a replica of several where a launcher has started it."""
+    """The model, this process's number, how many there are: under a launcher each learns from its part of a batch."""
     if "RANK" not in os.environ:
         return gpt, 0, 1
     aj.distributed.init_process_group()
-    model = nn.parallel.DistributedDataParallel(gpt)
-    return model, aj.distributed.get_rank(), aj.distributed.get_world_size()
+    return nn.parallel.DistributedDataParallel(gpt), aj.distributed.get_rank(), aj.distributed.get_world_size()
 
 
 def train(gpt: Gpt, text: np.ndarray, steps: int, batch: int, context: int, eager: bool) -> list[float]:
@@ -96,8 +93,7 @@ def write_on(gpt: Gpt, start: np.ndarray, length: int, eager: bool) -> np.ndarra
         run = gpt if eager else aj.jit(gpt)
         text = list(start)
         for _ in range(length):
-            logits = run(aj.tensor(np.array(text[-len(start) :])[None]))
-            text.append(int(logits[0, -1].argmax()))
+            text.append(int(run(aj.tensor(np.array(text[-len(start) :])[None]))[0, -1].argmax()))
     return np.array(text)
 
 
@@ -107,13 +103,11 @@ def main(o: Namespace) -> list[float]:
     alphabet = sorted(set(content))
     text = np.array([alphabet.index(c) for c in content])
     width, layers, context, batch, steps = (32, 1, 16, 8, 40) if o.small else (96, 3, 64, 16, 400)
-
     gpt = initialize(Gpt(len(alphabet), context, width, layers, heads=4))
-    start = time.perf_counter()
     losses = train(gpt, text, o.steps or steps, batch, context, o.eager)
     if os.environ.get("RANK", "0") != "0":
         return losses
-    print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f} nats per character in {time.perf_counter() - start:.1f} s")
+    print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f} nats per character")
     written = "".join(alphabet[k] for k in write_on(gpt, text[:context], 20 if o.small else 200, o.eager))
     print(written)
     show(text=written, given=context)

@@ -18,6 +18,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import hypothesis
 import numpy as np
 
+from autojit.functions import overridable
 from autojit.tensor.state import state
 from tests import devices
 
@@ -62,6 +63,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What pytest itself keeps for 20,000 tests is left out of every collection from here on."""
+    overridable.uninstall()  # a file has made a class that overrides functions
     gc.collect()
     gc.freeze()
 
@@ -83,8 +85,12 @@ def rng() -> np.random.Generator:
 
 @pytest.fixture(scope="module", autouse=True)
 def what_a_file_leaves_is_not_walked_again() -> Iterator[None]:
-    """Compiled steps and caches of earlier files make every collection of a later one longer, up to seconds."""
+    """Compiled steps and caches of earlier files make every collection of a later one longer, up to seconds.
+
+    And where a file has overridden functions, calls take longer ways in later ones.
+    """
     yield
+    overridable.uninstall()
     gc.collect()
     gc.freeze()
 

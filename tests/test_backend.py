@@ -34,8 +34,9 @@ def test_the_device_of_the_values_chooses() -> None:
         (y,) = found.executable.run([space.copied_in(x)])
         assert found.schedule.machine is other.machine
         np.testing.assert_array_equal(space.copied_out(y), compile(parse_graph(HERE)).executable.run([x])[0])
+        graph = parse_graph(THERE)
     with pytest.raises(DeviceError, match="no steps are compiled for device 'there:0'"):
-        compile(parse_graph(THERE))
+        compile(graph)
 
 
 def test_a_graph_of_two_devices_beside_the_cpu_is_refused() -> None:

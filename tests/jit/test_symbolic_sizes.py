@@ -91,7 +91,7 @@ def test_a_size_that_changes_is_captured_once_more_and_then_open() -> None:
         (8, 16, 5, 2, 300, 8, 77),
         captures=2,
     )
-    assert "f32[s0, 3]" in compiled.explain()
+    assert "f32[batch, 3]" in compiled.explain()
     assert compiled.memory()["result_bytes"] == 4 * 3 * (77 * 1 + 3)
     assert compiled.stats()["native_calls"] > 0
 
@@ -104,7 +104,7 @@ def test_axes_that_always_agree_share_a_symbol_and_part_when_they_do_not() -> No
     make = lambda n, m: (aj.rand(n, 2), aj.rand(m, 2))
     compiled = check_function(lambda x, y: x @ y.mT, make, ((4, 4), (6, 6), (8, 8), (3, 5), (9, 2), (7, 7)), 3)
     text = compiled.explain()
-    assert "step(f32[s0, 2], f32[s0, 2])" in text and "step(f32[s0, 2], f32[s1, 2])" in text
+    assert "step(f32[batch, 2], f32[batch, 2])" in text and "step(f32[x.shape[0], 2], f32[y.shape[0], 2])" in text
 
 
 def test_sizes_in_arithmetic_are_numbers_of_the_step() -> None:

@@ -42,6 +42,11 @@ class AwaitedKernels:
         """Whether some thread is inside ``settled``."""
         return self._is_settled
 
+    @property
+    def is_working(self) -> bool:
+        """Whether a thread is making kernels."""
+        return self._is_working
+
     def find(self, kind: Hashable, make: Make) -> Any:
         """The kernel, which ``make`` makes; None as long as there is none.
 

@@ -18,6 +18,7 @@ from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError
 from autojit.core.sizes import as_extent, is_symbolic
 from autojit.history.op_node import rename_node
 from autojit.tensor import Tensor
+from autojit.tensor.tensor import layout_of
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
@@ -98,13 +99,14 @@ def _laid_out_as(found: Tensor, input: Tensor) -> Tensor:
 
 def _has_channels_innermost(x: Tensor) -> bool:
     """torch's rule, which gaps in memory do not matter to: steps grow from the channels outwards."""
-    steps, least = x.stride(), 0
-    if x.is_contiguous() or steps[1] == 0:
+    layout = layout_of(x)  # of a step with open sizes one that stands for all: digits are not asked for
+    shape, steps, least = layout.shape, layout.strides, 0
+    if layout.flags.c_contiguous or steps[1] == 0:
         return False
     for axis in (1, *range(x.ndim - 1, 1, -1), 0):
-        if x.shape[axis] == 0 or steps[axis] < least or (axis == 0 and least == steps[1]):
+        if shape[axis] == 0 or steps[axis] < least or (axis == 0 and least == steps[1]):
             return False
-        least = steps[axis] * x.shape[axis]
+        least = steps[axis] * shape[axis]
     return True
 
 
