@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import prod
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from autojit.ir.op import Op
 from autojit.jit.function import jit
 from autojit.jit.outside_passes import is_plain_leaf, is_plain_now
 from autojit.ops.cotangent_masks import masking
+from autojit.tensor.memory_orders import outermost_first, places_of
 from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Edge, Node, type_of_meta
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of, wrap
@@ -46,6 +48,10 @@ MOST_NODES = 512
 
 MOST_BYTES = 1 << 25
 """Of saved tensors. All are kept until the pass ends, where the engine lets go of them one by one."""
+
+MOST_COPIED = 1 << 16
+MOST_OF_GRADIENTS = 1 << 19
+"""Bytes. Results of a native call are its own, so accumulation copies what it would take over from the engine."""
 
 MOST_KINDS = 256
 _UNSEEN = 64  # passes of a line of which none came again, until its histories are not looked at any more
@@ -140,8 +146,18 @@ class Survey:
         return sum([array.nbytes for _, array in self.saved.values()])
 
     def arguments(self) -> list[Tensor]:
-        """The saved tensors without their histories."""
-        return [wrap(array) for _, array in self.saved.values()]
+        """The saved tensors without their histories, axes in the order of memory: what is not so would be copied."""
+        found = [array for _, array in self.saved.values()]
+        return [wrap(x if x.flags.c_contiguous else x.transpose(outermost_first(x))) for x in found]
+
+    def orders(self) -> list[tuple[int, ...] | None]:
+        """The permutations that take `arguments` back to what nodes have saved."""
+        found = [array for _, array in self.saved.values()]
+        return [None if x.flags.c_contiguous else places_of(outermost_first(x)) for x in found]
+
+    def copied_bytes(self) -> int:
+        """Of arguments with gaps in memory, which a native call copies."""
+        return sum([t._array.nbytes for t in self.arguments() if not t._array.flags.c_contiguous])
 
     def release(self) -> None:
         """As the engine does after the rule of each node."""
@@ -215,6 +231,7 @@ class Pass:
         self.leaf_types = [type_of(survey.leaves[-1 - k].variable) for k in self.wanted]
         masked = behind_masks(survey.order, [(root, number)], [])[0]
         needed = self._needed(survey)
+        self.orders = survey.orders()
         self.rules = [self._rule(node, survey, needed, node in masked) for node in survey.order]
         self.step = jit(self.run)
 
@@ -237,6 +254,7 @@ class Pass:
 
     def run(self, *saved: Tensor) -> tuple[Any, ...]:
         """The gradients of the leaves that are wanted."""
+        saved = tuple([t if order is None else t.permute(order) for t, order in zip(saved, self.orders, strict=True)])
         arrived: dict[int, list[Any]] = {0: [None] * len(self.types)}
         arrived[0][self.number] = Tensor._literal_of(1, self.types[self.number])
         before = masking.is_on, masking.outputs
@@ -342,7 +360,10 @@ class KnownPasses:
 
 def _made(survey: Survey, number: int, wanted: tuple[int, ...] | None) -> Pass | bool:
     """The pass with a native step; False where there can be none."""
-    if survey.n_bytes() > MOST_BYTES:
+    reached = survey.leaves if wanted is None else [survey.leaves[-1 - k] for k in wanted]
+    kinds = [type_of(leaf.variable) for leaf in reached]
+    gradients = sum([prod(kind.shape) * kind.dtype.numpy.itemsize for kind in kinds])
+    if survey.n_bytes() > MOST_BYTES or survey.copied_bytes() > MOST_COPIED or gradients > MOST_OF_GRADIENTS:
         return False
     try:
         made = Pass(survey, number, wanted)
