@@ -292,7 +292,7 @@ class Pass:
 
 
 class KnownPasses:
-    """The passes of the process, by their keys; ``False`` for one that native code cannot do."""
+    """The passes of the process, by their keys."""
 
     def __init__(self) -> None:
         self._met: Counter[tuple[Any, ...]] = Counter()
@@ -355,24 +355,27 @@ class KnownPasses:
                 self._met.clear()
             return None
         found = awaited.find(("pass", key), lambda: _made(survey, number, wanted))
-        return found.step._entries[1] if found else None
+        return found.step._entries[1] if type(found) is Pass else None
 
 
-def _made(survey: Survey, number: int, wanted: tuple[int, ...] | None) -> Pass | bool:
-    """The pass with a native step; False where there can be none."""
+def _made(survey: Survey, number: int, wanted: tuple[int, ...] | None) -> Pass | str:
+    """The pass with a native step, or why it stays the engine's."""
     reached = survey.leaves if wanted is None else [survey.leaves[-1 - k] for k in wanted]
     kinds = [type_of(leaf.variable) for leaf in reached]
-    gradients = sum([prod(kind.shape) * kind.dtype.numpy.itemsize for kind in kinds])
-    if survey.n_bytes() > MOST_BYTES or survey.copied_bytes() > MOST_COPIED or gradients > MOST_OF_GRADIENTS:
-        return False
+    if survey.n_bytes() > MOST_BYTES:
+        return f"it has saved more than {MOST_BYTES} bytes"
+    if survey.copied_bytes() > MOST_COPIED:
+        return f"more than {MOST_COPIED} bytes would be copied to close gaps"
+    if sum([prod(kind.shape) * kind.dtype.numpy.itemsize for kind in kinds]) > MOST_OF_GRADIENTS:
+        return f"its gradients have more than {MOST_OF_GRADIENTS} bytes"
     try:
         made = Pass(survey, number, wanted)
         found = made.step(*survey.arguments())
-        is_native = made.step._entries[1] is not None and not made.step.stats()["splits"]
-        return made if is_native and all(type(t) is Tensor for t in found) else False
-    except Exception:
-        # of a pass that the engine does, and which raises there what there is to raise
-        return False
+    except Exception as error:  # a program that the engine runs does not end by it; tests take it for a defect
+        return f"raised {type(error).__name__}: {error}"
+    if not all(type(t) is Tensor for t in found):
+        return "a gradient is no plain tensor"
+    return made if made.step._entries[1] is not None else f"not native: {made.step.stats()}"
 
 
 ports.passes = KnownPasses()
