@@ -18,24 +18,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autojit.autograd.accumulation import accumulate as accumulate_in_leaf
-from autojit.autograd.behind_masks import behind_masks
+from autojit.autograd.engine import Walk, edge_type
 from autojit.autograd.pieces import CUTS
 from autojit.autograd.running import running
 from autojit.core.ports import ports
+from autojit.core.source import SourceLocation
 from autojit.core.types import TensorType
 from autojit.dispatch.awaited_kernels import awaited
 from autojit.history.op_node import NotImplementedNode, OpNode
 from autojit.history.residual_plans import plans_of
-from autojit.history.saved import type_only
 from autojit.ir.op import Op
 from autojit.jit.function import jit
 from autojit.jit.outside_passes import is_plain_leaf, is_plain_now
-from autojit.ops.cotangent_masks import masking
 from autojit.tensor.memory_orders import outermost_first, places_of
-from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Edge, Node, type_of_meta
+from autojit.tensor.node import FREED, AccumulateGrad, Edge, Meta, Node, type_of_meta
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of, wrap
-from autojit.transforms.adjoint import accumulate
 
 TIMES = 16
 """How often a pass comes before it is compiled, and once more for every ``NODES_A_TIME`` nodes: compiling takes as long
@@ -207,15 +205,24 @@ class _Rule(NamedTuple):
     """One node of a pass: places of saved tensors, or types; edges by place, leaves below 0."""
 
     op: Op
-    n_outputs: int
+    outputs: Sequence[Meta]
     primals: list[Any]
     results: list[Any]
     edges: list[tuple[int, int] | None]
-    is_masked: bool
+    source: SourceLocation
+
+
+class _Node(OpNode):
+    """A node of the history that is made again inside a pass: its saved tensors are arguments."""
+
+    __slots__ = ()
+
+    def check_not_detached(self, t: Tensor, place: int) -> None:
+        """Arguments have no histories: `Survey` has looked at the tensors that they stand for."""
 
 
 class Pass:
-    """A backward pass as a function of the saved tensors: the rules in the engine's order.
+    """A backward pass as a function of the saved tensors: the engine walks over a history of arguments.
 
     Args:
         survey: the history.
@@ -224,71 +231,49 @@ class Pass:
     """
 
     def __init__(self, survey: Survey, number: int, wanted: Sequence[int] | None) -> None:
-        root = survey.order[0]
         self.number = number
         self.wanted = tuple([-1 - k for k in range(len(survey.leaves))]) if wanted is None else wanted
-        self.types = [type_of_meta(meta) for meta in root.out_metas]
-        self.leaf_types = [type_of(survey.leaves[-1 - k].variable) for k in self.wanted]
-        masked = behind_masks(survey.order, [(root, number)], [])[0]
-        needed = self._needed(survey)
+        self.leaf_types = [type_of(leaf.variable) for leaf in survey.leaves]
         self.orders = survey.orders()
-        self.rules = [self._rule(node, survey, needed, node in masked) for node in survey.order]
+        self.rules = [self._rule(node, survey) for node in survey.order]
         self.step = jit(self.run)
 
-    def _needed(self, survey: Survey) -> set[Any]:
-        """The nodes on the way to what is wanted."""
-        needed: set[Any] = {survey.leaves[-1 - k] for k in self.wanted}
-        for node in reversed(survey.order):
-            if any(e is not None and e[0] in needed for e in node.edges):
-                needed.add(node)
-        return needed
-
     @staticmethod
-    def _rule(node: OpNode, survey: Survey, needed: set[Any], is_masked: bool) -> _Rule:
+    def _rule(node: OpNode, survey: Survey) -> _Rule:
         def kept(entry: Any) -> Any:
-            return survey.saved[id(entry._array)][0] if isinstance(entry, Tensor) else type_only(entry)
+            return survey.saved[id(entry._array)][0] if isinstance(entry, Tensor) else entry
 
-        edges = [None if e is None or e[0] not in needed else (survey.places[e[0]], e[1]) for e in node.edges]
+        edges = [None if e is None else (survey.places[e[0]], e[1]) for e in node.edges]
         primals, results = [kept(x) for x in node.primals], [kept(x) for x in node.results]
-        return _Rule(node.op, len(node.out_metas), primals, results, edges, is_masked)
+        return _Rule(node.op, node.out_metas, primals, results, edges, node.source)
 
     def run(self, *saved: Tensor) -> tuple[Any, ...]:
         """The gradients of the leaves that are wanted."""
         saved = tuple([t if order is None else t.permute(order) for t, order in zip(saved, self.orders, strict=True)])
-        arrived: dict[int, list[Any]] = {0: [None] * len(self.types)}
-        arrived[0][self.number] = Tensor._literal_of(1, self.types[self.number])
-        before = masking.is_on, masking.outputs
-        try:
-            with grad_mode(False):
-                for place, rule in enumerate(self.rules):
-                    self._deliver(rule, self._cotangents(rule, arrived.pop(place, []), saved), arrived)
-        finally:
-            masking.is_on, masking.outputs = before
-        found = [arrived[k][0] for k in self.wanted]
-        kinds = zip(found, self.leaf_types, strict=True)
-        return tuple([Tensor._literal_of(0, kind) if grad is ZERO else grad for grad, kind in kinds])
+        root, leaves = self._history(saved)
+        targets = [(leaves[-1 - place], 0) for place in self.wanted]
+        walk = Walk(keep_graph=False, targets=targets, accumulate=False, is_masked=False)
+        one = Tensor._literal_of(1, edge_type((root, self.number)))
+        found = walk.start([((root, self.number), one)], create_graph=False)
+        return tuple([found.get(target) for target in targets])
 
-    def _cotangents(self, rule: _Rule, grads: list[Any], saved: Sequence[Tensor]) -> list[Any]:
-        bars = [None if g is ZERO else g for g in grads]
-        if all(bar is None for bar in bars):
-            return [ZERO if any(g is ZERO for g in grads) else None] * len(rule.edges)
-        masking.is_on, masking.outputs = rule.is_masked, None
-        primals = [saved[x] if type(x) is int else x for x in rule.primals]
-        results = [saved[x] if type(x) is int else x for x in rule.results]
-        found = accumulate(rule.op, primals, results, bars, [e is not None for e in rule.edges])
-        return [ZERO if g is None else g for g in found]
-
-    def _deliver(self, rule: _Rule, found: list[Any], arrived: dict[int, list[Any]]) -> None:
-        for edge, grad in zip(rule.edges, found, strict=True):
-            if edge is None or grad is None:
-                continue
-            place, number = edge
-            buffer = arrived.setdefault(place, [None] * (1 if place < 0 else self.rules[place].n_outputs))
-            before = buffer[number]
-            if before is None or before is ZERO:
-                buffer[number] = grad
-            elif grad is not ZERO:
-                buffer[number] = before + grad
+    def _history(self, saved: Sequence[Tensor]) -> tuple[Node, list[Node]]:
+        """The first node of a fresh history on these tensors, and its leaves."""
+        leaves = [Node() for _ in self.leaf_types]
+        for leaf, kind in zip(leaves, self.leaf_types, strict=True):
+            leaf.out_metas = (kind,)
+        nodes: list[Any] = [None] * len(self.rules)
+        for place in range(len(nodes) - 1, -1, -1):  # later ones get greater numbers
+            rule, node = self.rules[place], _Node()
+            node.op, node.out_metas, node.source = rule.op, rule.outputs, rule.source
+            ends = [None if e is None else (leaves[-1 - e[0]] if e[0] < 0 else nodes[e[0]], e[1]) for e in rule.edges]
+            node.edges, node.mask = ends, sum([1 << k for k, e in enumerate(ends) if e is not None])
+            node.primals = [saved[x] if type(x) is int else x for x in rule.primals]
+            node.results = [saved[x] if type(x) is int else x for x in rule.results]
+            kept = [*node.primals, *node.results]
+            node.versions = [x._storage.version if isinstance(x, Tensor) and x._storage else 0 for x in kept]
+            nodes[place] = node
+        return nodes[0], leaves
 
 
 class KnownPasses:
