@@ -47,6 +47,9 @@ def run(train: Callable[[], Result], *, min_size: int = 1, max_failures: int = 3
         init_process_group(**joining)
     failures = 0
     while True:
+        watch = getattr(default_group().communicator, "watch", None)
+        if watch is not None:
+            watch.goes_on = True
         try:
             return train()
         except RankFailed as error:

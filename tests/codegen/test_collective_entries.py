@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
+import sys
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -109,6 +114,36 @@ def test_a_watchdog_is_told_which_call_a_step_is_in(group: NativeAlone) -> None:
     with pytest.raises(Failed):
         step(aj.ones(3))
     assert group.watched[1] == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="semaphores without names are Linux's")
+def test_other_threads_run_while_a_step_waits_for_other_ranks(group: NativeAlone) -> None:
+    """However short the step: the watchdog is such a thread. The group's all-reduce waits until a thread has come."""
+    semaphore, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)
+    library.sem_init(semaphore, 0, 0)
+    waiting: Any = ctypes.cast(library.sem_wait, ctypes.c_void_p).value
+    group.made = replace(group.made, all_reduce=waiting, in_place=ctypes.addressof(semaphore))
+    join(group)
+    is_done = threading.Event()
+
+    def come() -> None:
+        while not is_done.wait(0.001):
+            if group.watched[1]:
+                library.sem_post(semaphore)
+
+    thread = threading.Thread(target=come)
+    thread.start()
+    before = signal.signal(signal.SIGALRM, lambda *_: None)  # ends the wait by an error where no thread can run
+    signal.alarm(20)
+    try:
+        step = aj.jit(lambda x: functional.all_reduce(x * 2, group="native"))
+        for _ in range(3):
+            assert step(aj.ones(3)).tolist() == [2, 2, 2]
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+        is_done.set()
+        thread.join()
 
 
 def test_a_step_uses_the_group_that_has_the_name_now(group: NativeAlone) -> None:

@@ -11,6 +11,7 @@ import pytest
 import autojit as aj
 from autojit.core import errors
 from autojit.core.errors import AutojitError, AxisError, ShapeError, explain_error
+from autojit.core.source import here
 
 
 def caught(call: Callable[[], Any]) -> str:
@@ -61,3 +62,17 @@ def test_every_kind_is_also_an_exception_that_torch_raises() -> None:
     for kind in kinds:
         if kind is not AutojitError:
             assert issubclass(kind, RuntimeError | IndexError | ValueError | TypeError | AssertionError), kind
+
+
+def test_an_error_that_is_told_again_has_all_that_it_had() -> None:
+    error = aj.distributed.RankFailed("all_reduce: rank 2 has failed", {"group": "world"})
+    error.ranks, error.hosts = (2,), ("here",)
+    error.add_note("a note")
+    place = here()
+    for again in (error.found_at(place, "all_reduce"), error.of_call("all_reduce"), error.in_round(1),
+                  error.with_facts({"more": 1}).found_at(place, "all_reduce").in_round(2)):  # fmt: skip
+        assert vars(again).items() >= {"ranks": (2,), "hosts": ("here",), "__notes__": ["a note"]}.items()
+        assert again.facts["group"] == "world"
+    assert not error.is_placed
+    again.add_note("of the copy alone")
+    assert error.__notes__ == ["a note"]

@@ -15,6 +15,8 @@ how, victim = sys.argv[1], int(sys.argv[2])
 is_victim = int(os.environ["RANK"]) == victim
 if is_victim and how == "early":
     raise SystemError("before it has joined")
+if is_victim and how == "kill-early":
+    os.kill(os.getpid(), signal.SIGKILL)
 dist.init_process_group(timeout=datetime.timedelta(seconds=3 if how == "stop" else 60))
 
 

@@ -19,7 +19,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-TIME_LIMIT_S = 60
+TIME_LIMIT_S = 180  # what hangs is told by the watchdog; a busy machine is only slow
 
 needs_mpi = pytest.mark.skipif(
     importlib.util.find_spec("mpi4py") is None

@@ -152,10 +152,10 @@ class AutojitError(Exception):
 
     def _again(self, what: str, facts: Mapping[str, object], op: str) -> Self:
         made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)  # whatever its kind knows, and was set since
         AutojitError.__init__(made, what, facts, self.fix, op)
         if "__notes__" in self.__dict__:
             made.__dict__["__notes__"] = list(self.__dict__["__notes__"])
-        made.is_placed = self.is_placed
         return made
 
 

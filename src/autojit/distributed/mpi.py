@@ -118,7 +118,10 @@ class MpiCommunicator:
         watch = Watch(near.allgather(comm.Get_rank()), comm.Get_rank(), comm.Get_size(), hosts, timeout_s)
         watch.open(near.bcast, near.Barrier)
         near.Free()
-        return cls(comm, name, range(comm.Get_size()), hosts, watch, [])
+        made = cls(comm, name, range(comm.Get_size()), hosts, watch, [])
+        if mpi.Query_thread() == mpi.THREAD_MULTIPLE:
+            watch.interrupt = made.revoke
+        return made
 
     # -- the way all calls go
 
@@ -131,6 +134,9 @@ class MpiCommunicator:
         """
         if os.getpid() != self._pid:
             raise forked(name)
+        if self.watch.lost and (lost := self.watch.lost.intersection(self.world)):
+            self.revoke()
+            raise self._rank_failed(name, sorted(lost))
         try:
             with self.watch.waiting(self.number, name):
                 if self._lock is None:
@@ -147,31 +153,34 @@ class MpiCommunicator:
         text = mpi.Get_error_string(code)
         if kind not in self._gone():
             return UsageError(f"{name}: MPI has refused the call", {"group": self.name, "MPI": text})
-        failed = self._failed_ranks()
         self.revoke()
-        return rank_failed(
-            name,
-            [self.world[r] for r in failed],
-            [self.hosts[self.world[r]] for r in failed],
-            {"group": self.name, "reported by": f"rank {self.world[self.rank]} on {self.hosts[self.world[self.rank]]}"},
-        )
+        return self._rank_failed(name, self._failed_ranks())
+
+    def _rank_failed(self, name: str, failed: Sequence[int]) -> BaseException:
+        me = self.world[self.rank]
+        facts = {"group": self.name, "reported by": f"rank {me} on {self.hosts[me]}"}
+        return rank_failed(name, failed, [self.hosts[rank] for rank in failed], facts)
 
     def _failed_ranks(self) -> list[int]:
-        """Which ranks of the group MPI knows to be gone; who was told by others may have to wait until it knows."""
-        mpi = self.MPI
+        """Which ranks of the job are known to be gone; who was told by others may have to wait until it knows."""
         until = time.monotonic() + KNOWN_WITHIN_S
-        while True:
-            try:
-                failed = self.comm.Get_failed()
-                if failed.Get_size() or time.monotonic() > until:
-                    return sorted(failed.Translate_ranks(list(range(failed.Get_size())), self.comm.Get_group()))
-            except (mpi.Exception, NotImplementedError):
-                return []
+        while not (failed := self.watch.look() | self._known_to_mpi()) and time.monotonic() < until:
             time.sleep(0.01)
+        return sorted(failed)
+
+    def _known_to_mpi(self) -> frozenset[int]:
+        """Which ranks of the group MPI knows to be gone; it hears of them in calls only."""
+        try:
+            self.MPI.COMM_SELF.Iprobe()
+            failed = self.comm.Get_failed()
+            found = failed.Translate_ranks(list(range(failed.Get_size())), self.comm.Get_group())
+        except (self.MPI.Exception, NotImplementedError):
+            return frozenset()
+        return frozenset(self.world[rank] for rank in found)
 
     def revoke(self) -> None:
         """Let calls of all other ranks fail, those that wait now too, in every group."""
-        for comm in self._family:
+        for comm in list(self._family):
             try:
                 comm.Revoke()
             except (self.MPI.Exception, NotImplementedError):
@@ -372,7 +381,7 @@ class MpiCommunicator:
             try:
                 self._family.remove(self.comm)
                 if not self._family:
-                    self.watch.close()
+                    self.watch.close(is_orderly=True)
                 self.comm.Free()
             except self.MPI.Exception:
                 return  # a group with dead ranks cannot be freed

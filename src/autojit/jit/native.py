@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from autojit.core.config import config
 from autojit.core.device_array import has_layout, layout_in_memory, packed
 from autojit.dispatch.dispatch import mark_inference
+from autojit.ir.calls_out import calls_out
 from autojit.ir.concrete import concrete, is_open
 from autojit.jit.arguments import Packed, copied_for
 from autojit.jit.effects import uninterrupted
@@ -299,8 +300,10 @@ class NativeStep:
             rings=rings,
             results=results,
             returns_tuple=returns_tuple,
-            # estimates are those of the sizes it was captured for; later ones may be a thousand times as large
+            # estimates are those of the sizes it was captured for, later ones may be a thousand times as large; and
+            # what waits for other processes is watched by a thread
             releases_gil=bool(executable.symbols)
+            or calls_out(step.compiled.graph)
             or sum(e.estimate_ns for e in step.compiled.lowered.entries) > GIL_RELEASE_NS,
             fallback=fallback,
             mend=self._mend,
