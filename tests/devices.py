@@ -40,7 +40,10 @@ def begin(config: pytest.Config) -> None:
     """Let the device be there before autojit is imported, in children too, and heed the exclusions."""
     if wants_hardware(config):
         config.pluginmanager.register(LostDevices(config), "lost_devices")
-    if config.getoption("--device") != "cuda":
+    kind = config.getoption("--device")
+    if kind != "cpu":
+        config.pluginmanager.register(Everywhere(kind), "everywhere")
+    if kind != "cuda":
         return
     if not wants_hardware(config):
         os.environ["AUTOJIT_CUDA"] = "emulate"
@@ -92,14 +95,15 @@ def _fault() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """``--sample``: which tests are left out follows from their ids alone."""
     every, named = config.getoption("--sample"), [name for name in config.args if "::" in name]
-    left_out = [
+    if every == 1:
+        return
+    left_out = {
         item
         for item in items
         if crc32(item.nodeid.encode()) % every and not any(item.nodeid.startswith(name) for name in named)
-    ]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+    }
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 @dataclass(eq=False)
@@ -255,9 +259,13 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
         return (yield)
 
 
-@pytest.fixture(autouse=True)
-def _default_device(request: pytest.FixtureRequest) -> Iterator[None]:
-    """``--device``: where tensors are made, unless a test says otherwise."""
-    kind = request.config.getoption("--device")
-    with _nothing() if kind == "cpu" else tensors_on(kind):
-        yield
+class Everywhere:
+    """The plugin of ``--device``: where tensors are made, unless a test says otherwise."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    @pytest.fixture(autouse=True)
+    def _default_device(self) -> Iterator[None]:
+        with tensors_on(self.kind):
+            yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -35,23 +36,26 @@ def _name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-MODULES = {_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "autojit").rglob("*.py")}
+@cache
+def _modules() -> dict[str, ast.Module]:
+    """The trees of all modules: of a test, not of every process that only collects."""
+    return {_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "autojit").rglob("*.py")}
+
+
 RUN_AT_IMPORT = ("autojit.__main__", "autojit.demo", "autojit.testing")
 
 
+@cache
 def _lazy_names() -> dict[str, LazyNames]:
-    modules = [name for name in MODULES if not name.startswith(RUN_AT_IMPORT)]
+    modules = [name for name in _modules() if not name.startswith(RUN_AT_IMPORT)]
     found = {name: vars(importlib.import_module(name)).get("__getattr__") for name in modules}
     return {name: names for name, names in found.items() if isinstance(names, LazyNames)}
 
 
-LAZY = _lazy_names()
-
-
 def _home(module: str, name: str) -> str:
     """The module that is imported for ``module.name``."""
-    lazy = LAZY.get(module)
-    if f"{module}.{name}" in MODULES:
+    lazy = _lazy_names().get(module)
+    if f"{module}.{name}" in _modules():
         return f"{module}.{name}"
     if lazy is None:
         return module
@@ -85,15 +89,19 @@ def _imported(tree: ast.AST) -> Iterator[str]:
                 called[alias.asname or alias.name] = f"{node.module}.{alias.name}"
                 yield _home(node.module, alias.name)
     for node in nodes:
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and called.get(node.value.id) in LAZY:
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and called.get(node.value.id) in _lazy_names()
+        ):
             yield _home(called[node.value.id], node.attr)
 
 
 def test_no_imports_go_in_circles() -> None:
     """``graphlib.CycleError`` names the modules of the first circle."""
     needs = {
-        name: {other for other in _imported(tree) if other in MODULES and other != name}
-        for name, tree in MODULES.items()
+        name: {other for other in _imported(tree) if other in _modules() and other != name}
+        for name, tree in _modules().items()
     }
     assert sum(map(len, needs.values())) > 5000
     TopologicalSorter(needs).prepare()
@@ -102,7 +110,7 @@ def test_no_imports_go_in_circles() -> None:
 def test_six_ports_lead_upwards() -> None:
     protocols = [
         node.name
-        for node in MODULES[PORTS].body
+        for node in _modules()[PORTS].body
         if isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases)
     ]
     assert protocols == ["Sparse", "Transforms", "Passes", "Numpy", "Export"]
@@ -117,7 +125,7 @@ def test_six_ports_lead_upwards() -> None:
 
 def test_imports_are_left_for_later_in_one_way() -> None:
     """``LazyNames`` says which names a module imports when asked; a function's own imports are statements."""
-    for module, tree in MODULES.items():
+    for module, tree in _modules().items():
         own = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "__getattr__"]
         assert not own or module == "autojit.autograd.forward_ad", module  # a number that depends on the thread
         called = {ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.Call)}
