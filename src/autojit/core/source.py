@@ -97,6 +97,7 @@ class SourceLocation:
 
 
 UNKNOWN = SourceLocation(None, 0)
+Place = tuple[CodeType, int, "CodeType | str | None"]  # what a SourceLocation is made of
 
 
 def is_own(code: CodeType) -> bool:
@@ -167,6 +168,36 @@ def here(of_history: bool = False, depth: int = 1, is_inside: bool = False) -> S
         before, called = called, code
         frame = frame.f_back
     return UNKNOWN
+
+
+def place_in_history(depth: int) -> Place | SourceLocation:
+    """``here(True, depth)`` for what eager ops record, as cheaply as possible: most often only what it is made of."""
+    frame: FrameType | None = sys._getframe(depth)
+    known = _kinds
+    called: Any = None
+    kind, inner, before = _LIBRARY_CODE, _LIBRARY_CODE, None  # of the last frame, and of the one inside it
+    callee: FrameType | None = None
+    while frame is not None:
+        code = frame.f_code
+        found = known.get(id(code))
+        if found is None:
+            if kind == _OWN_RELAY:
+                kind, called = inner, before
+                if inner == _OWN_RELAY and callee is not None:
+                    kind, called = _OWN_CODE, callee.f_code
+            if kind != _OWN_CODE or _recorder is not None or _PASSED.get(code.co_filename, True):
+                break
+            if called.co_name in _NAMED_BY_OBJECT:
+                if callee is None or callee.f_code is not called:
+                    break
+                called = _name_of(callee)
+            return code, frame.f_lasti, called
+        inner, before, called = kind, called, code
+        kind = found[1]
+        if kind == _OWN_CODE:
+            callee = frame
+        frame = frame.f_back
+    return here(True, depth + 1)
 
 
 def here_calling(name: str, depth: int) -> SourceLocation:

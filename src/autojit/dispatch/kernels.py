@@ -146,6 +146,26 @@ def evaluate_when_ready(op: FusedArrays, arrays: Sequence[NDArray[Any]]) -> Any:
     return _run(call, [a if a.flags.carray else np.require(a, requirements=["C", "A"]) for a in arrays], "C")
 
 
+def elementwise_when_ready(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
+    """The same for an elementwise op on arrays of one shape and order, and numbers."""
+    order = _order_of(arrays)
+    if order is None:
+        return None
+    key = (op, *[(a.shape, a.dtype) for a in arrays])
+    call = _calls.get(key)
+    if call is None:
+        shape = arrays[0].shape
+        if any([a.ndim and a.shape != shape for a in arrays]):  # noqa: C419  (a list is faster than a generator)
+            return None
+        operands = tuple([(dtype_of_numpy(a.dtype), a.ndim == 0) for a in arrays])
+        if awaited.find((op, operands), lambda: _elementwise_kernel(op, operands)) is None:
+            return None
+        if len(_calls) >= _CALL_LIMIT:
+            _calls.clear()
+        call = _calls[key] = _prepare(op, arrays)
+    return None if call is None else _run(call, arrays, order)
+
+
 def _run(call: _Call, arrays: Sequence[NDArray[Any]], order: Any) -> Any:
     """What the kernel makes of arrays that it takes; None where it cannot run now."""
     empty: Any = np.empty
@@ -183,7 +203,7 @@ def _call(kernel: Executable, arrays: Sequence[NDArray[Any]]) -> _Call:
 
 
 def in_one_pass(name: str, parameters: tuple[Any, ...], *operands: Any, node: str = "", **shown: object) -> Tensor:
-    """The composite ``name`` of ``ops.fused``: of large arrays by one kernel, and then recorded as one node.
+    """The composite ``name`` of ``ops.fused``, recorded as one node: of large arrays by one kernel.
 
     Args:
         node: the node's name, as torch calls it.
@@ -191,8 +211,7 @@ def in_one_pass(name: str, parameters: tuple[Any, ...], *operands: Any, node: st
     """
     first = operands[0]
     array = first._array if isinstance(first, Tensor) else None
-    is_worth_it = type(array) is DeviceArray or (type(array) is np.ndarray and array.size >= LARGE)
-    if is_worth_it and computes_at_once() and _serves(operands):
+    if (type(array) is np.ndarray or type(array) is DeviceArray) and computes_at_once() and _serves(operands):
         found: Tensor = apply(_fused(name, parameters), *operands)
     else:
         found = COMPOSITES[name](*operands, *parameters)

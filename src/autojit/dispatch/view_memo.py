@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from autojit.core.source import here
+from autojit.core.source import place_in_history
 from autojit.core.tracebacks import trim
 from autojit.core.types import TensorType
 from autojit.dispatch.dispatch import attach_views
 from autojit.history.op_node import OpNode
-from autojit.history.recording import edge_of, require_unchanged, shows_grad
+from autojit.history.recording import edge_of, new_node, require_unchanged, shows_grad
 from autojit.ir.op import Op
+from autojit.tensor.node import next_sequence
 from autojit.tensor.state import computes_at_once, state
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, type_of, wrap
 
@@ -79,8 +80,9 @@ def _record(way: Way, x: Tensor, found: Tensor) -> None:
     assert way.op is not None
     if x._view is not None and x._view.creation:  # how it was made and what became of its memory is not in the key
         require_unchanged(x)
-    node = way.node()
-    node.op, node.mask, node.edges, node.source = way.op, way.mask, [edge_of(x)], here(True)
+    node = new_node(way.node)
+    node.sequence, node.place = next_sequence(), place_in_history(3)
+    node.op, node.mask, node.edges = way.op, way.mask, [edge_of(x)]
     node.primals, node.results = way.primals, way.results
     node.versions, node.out_metas = way.versions, way.metas
     found._requires_grad, found._grad_fn = True, node

@@ -207,18 +207,32 @@ class OpNode(Node):
 
 
 def _has_come_often(node: Node) -> bool:
-    """Whether passes have begun at a line so often that it may pay to know them."""
-    source = node.source
-    line = id(source.code), source.instruction
-    times = _PASSES[line] = _PASSES.get(line, 0) + 1
-    if len(_PASSES) > _MOST_LINES:
+    """Whether it may pay to look at the pass that begins at a line: enough have, and some of them were known."""
+    line = _line_of(node)
+    times = _PASSES.get(line, 0)
+    if times >= OFTEN:
+        return times < OFTEN + _UNKNOWN
+    if len(_PASSES) >= _MOST_LINES:
         _PASSES.clear()
-    return times > OFTEN
+    _PASSES[line] = times + 1
+    return False
+
+
+def looked_at(node: Node, is_known: bool) -> None:
+    """Say of a pass that was looked at whether such a one has come before; unknown ones in a row are counted."""
+    line = _line_of(node)
+    _PASSES[line] = OFTEN if is_known else _PASSES.get(line, OFTEN) + 1
+
+
+def _line_of(node: Node) -> tuple[int, int]:
+    source = node.source
+    return id(source.code), source.instruction
 
 
 OFTEN = 16
+_UNKNOWN = 64  # passes in a row, until those of a line are not looked at any more
 _MOST_LINES = 4096
-_PASSES: dict[tuple[int, int], int] = {}  # by code and instruction
+_PASSES: dict[tuple[int, int], int] = {}  # by code and instruction: how many have begun, then how many were unknown
 
 
 class ZeroDerivative(Node):

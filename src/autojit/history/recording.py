@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.source import SourceLocation, here
+from autojit.core.source import SourceLocation, here, place_in_history
 from autojit.core.types import TensorType
 from autojit.history.op_node import OpNode
 from autojit.history.residual_plans import UNKNOWN, new_plan, plans_of, residual_plan
@@ -19,10 +19,13 @@ from autojit.history.saved import Packed, accumulator_of, is_number
 from autojit.history.view_history import ViewChain
 from autojit.history.view_rules import forbidden_view, inference_saved
 from autojit.ir.op import Op
-from autojit.tensor.node import Edge, Meta, Node, backward_name, move_retained, node_type
+from autojit.tensor.node import Edge, Meta, Node, backward_name, move_retained, next_sequence, node_type
 from autojit.tensor.state import state
 from autojit.tensor.storage import INFERENCE_VIEW
 from autojit.tensor.tensor import Tensor, relative_chain, storage_of, type_of, wrap
+
+new_node: Any = object.__new__  # a node whose fields are set one by one: calling its class takes as long as all of them
+_ONE_UNCHANGED, _TWO_UNCHANGED = (0, 0), (0, 0, 0)  # versions of operands that have no storage, and of the result
 
 
 def wants_grad(t: Tensor) -> bool:
@@ -169,14 +172,17 @@ def record_pair(op: Op, x: Tensor, y: Tensor, result: Tensor) -> None:
         return
     (keep_x, keep_y), (keep_result,), make = plan
     x_storage, y_storage = x._storage, y._storage
-    node = make()
+    node = new_node(make)
     node.op = op
     node.mask = mask
     node.edges = (x_edge, y_edge)
     node.primals = [x if keep_x else x_meta, y if keep_y else y_meta]
-    node.versions = (
-        0 if x_storage is None else x_storage.version, 0 if y_storage is None else y_storage.version, 0
-    )  # fmt: skip
+    if x_storage is y_storage is None:
+        node.versions = _TWO_UNCHANGED
+    else:
+        node.versions = (
+            0 if x_storage is None else x_storage.version, 0 if y_storage is None else y_storage.version, 0
+        )  # fmt: skip
     _connect(node, result, keep_result)
 
 
@@ -204,7 +210,7 @@ def record_several(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
         plan = new_plan(op, operands, mask, plans, key)
     if plan is None:
         return
-    node = plan[2]()
+    node = new_node(plan[2])
     node.op = op
     node.mask = mask
     node.edges = edges
@@ -227,21 +233,27 @@ def record_single(op: Op, x: Tensor, result: Tensor) -> None:
         plan = new_plan(op, (x,), 1, plans, key)
     if plan is None:
         return
-    node = plan[2]()
+    node = new_node(plan[2])
     node.op = op
     node.mask = 1
     node.edges = ((accumulator_of(x) if fn is None else fn, x._output_nr),)
     node.primals = [x if plan[0][0] else meta]
-    node.versions = (0 if storage is None else storage.version, 0)
+    node.versions = _ONE_UNCHANGED if storage is None else (storage.version, 0)
     _connect(node, result, plan[1][0])
 
 
 def _connect(node: OpNode, result: Tensor, keep_result: bool) -> None:
     out = result._array
     meta = (out.shape, out.dtype)
-    node.source = here(True, 3)
-    node.results = [shell_of(result) if keep_result else meta]
+    node.sequence = next_sequence()
+    node.place = place_in_history(3)
     node.out_metas = (meta,)
+    if keep_result:
+        shell = wrap(out)
+        shell._storage = result._storage or storage_of(result)
+        node.results = [shell]
+    else:
+        node.results = [meta]
     result._requires_grad = True
     result._grad_fn = node
 
@@ -277,7 +289,7 @@ def symbolic_node(
     node.op = op
     node.mask = sum(1 << i for i, e in enumerate(edges) if e is not None)
     node.edges = edges
-    node.source = here(True, is_inside=state.trace is not None)
+    node.place = place_in_history(2) if state.trace is None else here(True, is_inside=True)
     result = op.result_type(*metas)
     results = [result] if op.n_outputs == 1 else list(result)
     node.primals = list(metas)

@@ -13,27 +13,27 @@ from collections import Counter
 from collections.abc import Sequence
 from math import prod
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from autojit.autograd.accumulation import accumulate as accumulate_in_leaf
 from autojit.autograd.engine import Walk, edge_type
-from autojit.autograd.pieces import CUTS
 from autojit.autograd.running import running
 from autojit.core.ports import ports
 from autojit.core.source import SourceLocation
 from autojit.core.types import TensorType
 from autojit.dispatch.awaited_kernels import awaited
-from autojit.history.op_node import NotImplementedNode, OpNode
+from autojit.dispatch.dispatch import apply
+from autojit.history.op_node import NotImplementedNode, OpNode, looked_at
 from autojit.history.residual_plans import plans_of
 from autojit.ir.op import Op
 from autojit.jit.function import jit
 from autojit.jit.outside_passes import is_plain_leaf, is_plain_now
 from autojit.tensor.memory_orders import outermost_first, places_of
-from autojit.tensor.node import FREED, AccumulateGrad, Edge, Meta, Node, type_of_meta
+from autojit.tensor.node import FREED, AccumulateGrad, Meta, Node, type_of_meta
 from autojit.tensor.state import grad_mode, state
-from autojit.tensor.tensor import Tensor, type_of, wrap
+from autojit.tensor.tensor import Tensor, storage_chain, type_of, wrap
 
 TIMES = 16
 """How often a pass comes before it is compiled, and once more for every ``NODES_A_TIME`` nodes: compiling takes as long
@@ -52,38 +52,46 @@ MOST_OF_GRADIENTS = 1 << 19
 """Bytes. Results of a native call are its own, so accumulation copies what it would take over from the engine."""
 
 MOST_KINDS = 256
-_UNSEEN = 64  # passes of a line of which none came again, until its histories are not looked at any more
 _by_sequence = attrgetter("sequence")
+
+
+Way = tuple[int, ...] | tuple[Op, ...] | None
+"""From an argument to what a node has saved: a permutation of axes, views one after the other, or nothing."""
 
 
 class Survey:
     """What one look at a history has found, from one of its nodes down to the leaves."""
 
-    __slots__ = ("kept", "key", "leaves", "order", "places", "saved")
+    __slots__ = ("kept", "key", "leaves", "memories", "order", "places", "saved", "ways", "why")
 
     def __init__(self, order: list[OpNode]) -> None:
         self.order = order
         self.places: dict[Any, int] = {node: place for place, node in enumerate(order)}
         self.leaves: list[AccumulateGrad] = []
-        self.saved: dict[int, Any] = {}  # tensors by id of their arrays
+        self.memories: dict[int, tuple[int, Any]] = {}  # what goes into the call: arrays by id, numbered
+        self.saved: dict[int, int] = {}  # what nodes have saved, by id: numbers in ``ways``
+        self.ways: list[tuple[int, Way]] = []
         self.kept: list[tuple[list[Any], int]] = []  # where nodes keep them
         self.key: list[Any] = []
+        self.why = ""  # the engine has something to say about a pass
 
     @classmethod
-    def of(cls, root: Node) -> Survey | None:
-        """None where there is more to a pass than its rules."""
-        order = _ops_behind(root)
-        if order is None:
-            return None
+    def of(cls, root: Node) -> Survey:
+        """The history behind a node; with ``why`` where there is more to a pass than its rules."""
+        order: list[OpNode] = []
+        why = _ops_behind(root, order)
         found = cls(order)
-        for node in order:
-            if not (found._add_node(node) and found._add_edges(node.edges)):
-                return None
+        found.why = why
+        if not why:
+            for node in order:
+                if not (found._add_node(node) and found._add_edges(node)):
+                    break
         return found
 
     def _add_node(self, node: OpNode) -> bool:
         op = node.op
-        if type(op) in CUTS or not _is_plain_node(node):
+        if not _is_plain_node(node):
+            self.why = f"{_shown(node)} has hooks, or calls a function of its own"
             return False
         plans = op.__dict__.get("_plans")
         key = self.key
@@ -97,6 +105,7 @@ class Survey:
                 elif getattr(kind, "_array", None) is _ARRAY and self._add_saved(entry, node, place):
                     self.kept.append((entries, number))
                 else:
+                    self.why = self.why or f"what {_shown(node)} has saved is packed, spent or of a class of its own"
                     return False
                 place += 1
         return True
@@ -106,24 +115,30 @@ class Survey:
         array: Any = t._array
         storage = t._storage
         if type(array) is not np.ndarray or (storage is not None and storage.version != node.versions[place]):
+            self.why = f"what {_shown(node)} has saved was changed, or is no array"
             return False
         if t._grad_fn is None and not t._requires_grad and place < len(node.edges):
             edge = node.edges[place]
             if edge is not None and type(edge[0]) is not AccumulateGrad:
-                return False  # it was detached since
-        saved = self.saved
-        found = saved.get(id(array))
-        if found is None:
-            number = len(saved)
-            self.key.append((number, array.shape, array.strides, array.dtype.num))
-            saved[id(array)] = number, array
+                self.why = f"what {_shown(node)} has saved was detached since"
+                return False
+        number = self.saved.get(id(array))
+        if number is None:
+            number = self.saved[id(array)] = len(self.ways)
+            memory, way = (array, None) if array.flags.c_contiguous else _way_to(t, array)
+            is_part = _is_views(way)
+            known = self.memories.setdefault(id(memory if is_part else array), (len(self.memories), memory))
+            self.ways.append((known[0], way))
+            self.key.append((number, known[0], array.shape, array.strides, array.dtype.num))
+            if is_part:
+                self.key.append((memory.shape, way))
         else:
-            self.key.append(found[0])
+            self.key.append(number)
         return True
 
-    def _add_edges(self, edges: Sequence[Edge | None]) -> bool:
+    def _add_edges(self, node: OpNode) -> bool:
         key, places = self.key, self.places
-        for edge in edges:
+        for edge in node.edges:
             if edge is None:
                 key.append(None)
                 continue
@@ -132,6 +147,7 @@ class Survey:
             place = places.get(child)
             if place is None:
                 if not is_plain_leaf(child.variable):
+                    self.why = f"a leaf behind {_shown(node)} has hooks, or is of a class of its own"
                     return False
                 place = places[child] = -1 - len(self.leaves)
                 self.leaves.append(child)
@@ -141,26 +157,52 @@ class Survey:
 
     def n_bytes(self) -> int:
         """Of the tensors that the nodes have saved."""
-        return sum([array.nbytes for _, array in self.saved.values()])
+        return sum([array.nbytes for _, array in self.memories.values()])
 
     def arguments(self) -> list[Tensor]:
-        """The saved tensors without their histories, axes in the order of memory: what is not so would be copied."""
-        found = [array for _, array in self.saved.values()]
-        return [wrap(x if x.flags.c_contiguous else x.transpose(outermost_first(x))) for x in found]
-
-    def orders(self) -> list[tuple[int, ...] | None]:
-        """The permutations that take `arguments` back to what nodes have saved."""
-        found = [array for _, array in self.saved.values()]
-        return [None if x.flags.c_contiguous else places_of(outermost_first(x)) for x in found]
+        """The memories of saved tensors without their histories: what has gaps would be copied."""
+        return [wrap(array) for _, array in self.memories.values()]
 
     def copied_bytes(self) -> int:
         """Of arguments with gaps in memory, which a native call copies."""
-        return sum([t._array.nbytes for t in self.arguments() if not t._array.flags.c_contiguous])
+        return sum([array.nbytes for _, array in self.memories.values() if not array.flags.c_contiguous])
 
     def release(self) -> None:
         """As the engine does after the rule of each node."""
         for entries, number in self.kept:
             entries[number] = FREED
+
+
+def _way_to(t: Tensor, array: Any) -> tuple[Any, Way]:
+    """An array whose axes are in the order of memory, of the tensor or of what it is a view of, and the way from it."""
+    axes = outermost_first(array)
+    turned = array.transpose(axes)
+    storage = t._storage
+    if not turned.flags.c_contiguous and storage is not None and type(storage.array) is np.ndarray:
+        root, chain = storage.array, storage_chain(t)
+        is_of_root = array.base is root or (root.base is not None and array.base is root.base)
+        if chain and is_of_root and root.flags.c_contiguous:
+            return root, chain
+    return turned, places_of(axes)
+
+
+def _is_views(way: Way) -> bool:
+    return bool(way) and type(way[0]) is not int  # type: ignore[index]
+
+
+def _seen(memory: Any, way: Way) -> Any:
+    """What a node has saved, of the argument that holds it."""
+    if way is None:
+        return memory
+    if not _is_views(way):
+        return memory.permute(way)
+    for op in way:
+        memory = apply(cast("Op", op), memory)
+    return memory
+
+
+def _shown(node: Node) -> str:
+    return f"{node.name()} ({node.source})"
 
 
 def _is_plain_node(node: OpNode) -> bool:
@@ -187,18 +229,21 @@ def _place_of(x: Any, survey: Survey) -> int:
     return 0 if x._grad_fn is not None or reference is None else survey.places.get(reference(), 0)
 
 
-def _ops_behind(root: Node) -> list[OpNode] | None:
-    """The nodes of ops behind one, itself among them, in the order in which they run."""
+def _ops_behind(root: Node, order: list[OpNode]) -> str:
+    """Fill in the nodes of ops behind one, itself among them, in the order in which they run; or why there is more."""
     found: set[Any] = {root}
     stack = [root]
     while stack:
         for edge in stack.pop().edges:
             if edge is not None and (child := edge[0]) not in found and type(child) is not AccumulateGrad:
-                if not isinstance(child, OpNode) or len(found) >= MOST_NODES:
-                    return None
+                if not isinstance(child, OpNode):
+                    return f"{_shown(child)} is no op's"
+                if len(found) >= MOST_NODES:
+                    return f"it has more than {MOST_NODES} nodes"
                 found.add(child)
                 stack.append(child)
-    return sorted(found, key=_by_sequence, reverse=True)
+    order += sorted(found, key=_by_sequence, reverse=True)
+    return ""
 
 
 class _Rule(NamedTuple):
@@ -234,23 +279,23 @@ class Pass:
         self.number = number
         self.wanted = tuple([-1 - k for k in range(len(survey.leaves))]) if wanted is None else wanted
         self.leaf_types = [type_of(leaf.variable) for leaf in survey.leaves]
-        self.orders = survey.orders()
+        self.ways = list(survey.ways)
         self.rules = [self._rule(node, survey) for node in survey.order]
         self.step = jit(self.run)
 
     @staticmethod
     def _rule(node: OpNode, survey: Survey) -> _Rule:
         def kept(entry: Any) -> Any:
-            return survey.saved[id(entry._array)][0] if isinstance(entry, Tensor) else entry
+            return survey.saved[id(entry._array)] if isinstance(entry, Tensor) else entry
 
         edges = [None if e is None else (survey.places[e[0]], e[1]) for e in node.edges]
         primals, results = [kept(x) for x in node.primals], [kept(x) for x in node.results]
         return _Rule(node.op, node.out_metas, primals, results, edges, node.source)
 
-    def run(self, *saved: Tensor) -> tuple[Any, ...]:
+    def run(self, *memories: Tensor) -> tuple[Any, ...]:
         """The gradients of the leaves that are wanted."""
-        saved = tuple([t if order is None else t.permute(order) for t, order in zip(saved, self.orders, strict=True)])
-        root, leaves = self._history(saved)
+        with grad_mode(False):
+            root, leaves = self._history([_seen(memories[number], way) for number, way in self.ways])
         targets = [(leaves[-1 - place], 0) for place in self.wanted]
         walk = Walk(keep_graph=False, targets=targets, accumulate=False, is_masked=False)
         one = Tensor._literal_of(1, edge_type((root, self.number)))
@@ -281,7 +326,7 @@ class KnownPasses:
 
     def __init__(self) -> None:
         self._met: Counter[tuple[Any, ...]] = Counter()
-        self._unseen: Counter[tuple[int, int]] = Counter()  # passes in a row that were not known, by line
+        self.lines: dict[tuple[int, int], Line] = {}  # of programs, that were looked at
 
     def backward(self, root: OpNode, number: int, keep: bool) -> bool:
         """Do a pass that adds to ``.grad`` of all leaves; False: the engine has to do it."""
@@ -306,6 +351,7 @@ class KnownPasses:
             return None
         wanted = tuple([_place_of(x, survey) for x in inputs])
         if max(wanted, default=0) >= 0 or len(set(wanted)) < len(wanted):
+            self._tell(root, "gradients of other tensors than leaves are asked for")
             return None
         step = self._step(survey, number, wanted, root)
         if step is None:
@@ -316,31 +362,66 @@ class KnownPasses:
         return made
 
     def _surveyed(self, root: OpNode, number: int) -> Survey | None:
-        line = id(root.source.code), root.source.instruction
-        if self._unseen[line] >= _UNSEEN or awaited.at_once or awaited.is_settled or running.depth:
+        if awaited.at_once or awaited.is_settled or running.depth:
             return None
         made = type_of_meta(root.out_metas[number])
         if made.shape or not made.dtype.is_floating_point or Node.renumbered:
+            self._tell(root, "it is not of one floating-point number")
             return None
         now = state.__dict__
         if not now["grad_enabled"] or now["inference"] or now["reference"] or not is_plain_now():
             return None
-        self._unseen[line] += 1
-        return Survey.of(root)
+        found = Survey.of(root)
+        if found.why:
+            self._tell(root, found.why)
+            return None
+        return found
 
     def _step(self, survey: Survey, number: int, wanted: tuple[int, ...] | None, root: OpNode) -> Any:
         """The native call of a pass, if it is there."""
         key = (number, wanted, *survey.key)
         self._met[key] += 1
         times = self._met[key]
-        if times > 1:
-            self._unseen[id(root.source.code), root.source.instruction] = 0
         if times <= TIMES + len(survey.order) // NODES_A_TIME:
             if len(self._met) > MOST_KINDS:
                 self._met.clear()
+            self._tell(root, "it has not come often enough", is_known=times > 1)
             return None
         found = awaited.find(("pass", key), lambda: _made(survey, number, wanted))
-        return found.step._entries[1] if type(found) is Pass else None
+        if type(found) is Pass:
+            self._tell(root, "", is_known=True)
+            return found.step._entries[1]
+        self._tell(root, found or "it is being compiled", is_known=found is None)
+        return None
+
+    def _tell(self, root: OpNode, why: str, is_known: bool = False) -> None:
+        """Note what became of a pass; of lines whose passes stay unknown no more are looked at."""
+        place = root.source
+        looked_at(root, is_known)
+        key = id(place.code), place.instruction
+        line = self.lines.get(key)
+        if line is None:
+            if len(self.lines) >= MOST_KINDS:
+                self.lines.clear()
+            line = self.lines[key] = Line(place)
+        line.why = why
+        line.looks += 1
+        line.native += not why
+
+
+class Line:
+    """What became of the passes that begin at one line: how many were looked at, and native; why the last was not."""
+
+    __slots__ = ("looks", "native", "place", "why")
+
+    def __init__(self, place: SourceLocation) -> None:
+        self.place = place
+        self.looks = self.native = 0
+        self.why = ""
+
+    def __str__(self) -> str:
+        counts = f"{self.place}: {self.native} of {self.looks} passes that were looked at were one native call"
+        return f"{counts}; the engine's: {self.why}" if self.why else counts
 
 
 def _made(survey: Survey, number: int, wanted: tuple[int, ...] | None) -> Pass | str:

@@ -25,6 +25,7 @@ from autojit.ops import composites_activation as activation
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.cotangent_masks import masking
 from autojit.ops.graph_op import Composite, ElementwiseGraph, GraphOp, as_tuple
+from autojit.ops.numpy_program import program_of
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to
 
@@ -148,6 +149,9 @@ class Fused(ElementwiseGraph, NamedComposite):
         return [broadcast_to(x, shape) if x.spec.shape != shape else x for x in operands]
 
     def eager(self, *arrays: Ndarray) -> Any:
+        shape = arrays[0].shape
+        if all([a.shape == shape and a.flags.c_contiguous for a in arrays]):  # noqa: C419
+            return self.one_or_all(program_of(self, arrays).run(*arrays))
         shape = np.broadcast_shapes(*[a.shape for a in arrays])
         return self.line_by_line(*[np.broadcast_to(a, shape) for a in arrays])
 

@@ -19,8 +19,7 @@ from autojit.core.types import TensorType
 from autojit.ir.op import Ndarray
 from autojit.ops.composites_sequences import SEQUENCES, open_extents
 from autojit.ops.fused import NamedComposite
-from autojit.ops.graph_op import types_of
-from autojit.ops.numpy_program import Program
+from autojit.ops.numpy_program import Program, program_of
 from autojit.ops.samples import Samples, draws
 
 if TYPE_CHECKING:
@@ -97,9 +96,7 @@ class FusedArrays(NamedComposite):
 
     def program(self, arrays: Sequence[Ndarray]) -> Program:
         """The NumPy calls that compute the op on arrays of these extents."""
-        key = (self, *[(a.shape, a.dtype) for a in arrays])
-        program = _programs.get(key)
-        return _new_program(self, arrays, key) if program is None else program
+        return program_of(self, arrays)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -112,14 +109,3 @@ class FusedArrays(NamedComposite):
             (norm, (x, w)),
             (FusedArrays("normalized", norm.options, None, (((0, 1), False),)), (x, w, y)),
         ]
-
-
-_programs: dict[Any, Program] = {}
-_PROGRAM_LIMIT = 4096
-
-
-def _new_program(op: FusedArrays, arrays: Sequence[Ndarray], key: tuple[object, ...]) -> Program:
-    if len(_programs) >= _PROGRAM_LIMIT:
-        _programs.clear()
-    made = _programs[key] = Program(op.graph_of(types_of(arrays)))
-    return made

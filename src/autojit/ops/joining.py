@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ from autojit.core.types import TensorType
 from autojit.ir.op import Ndarray, O, Op, Operand, Operands, bind
 from autojit.ops.base import Structured, normalize_axes, normalize_axis
 from autojit.ops.samples import Samples, ramp
-from autojit.ops.shape import batch_all, broadcast_to, jointly_linear_jvp, permute, reshape, slice_axis
+from autojit.ops.shape import Slice, batch_all, broadcast_to, jointly_linear_jvp, permute, reshape, slice_axis
 
 __all__ = [
     "Concatenate", "chunk", "concatenate", "expand", "flatten", "moveaxis", "narrow", "repeat", "repeat_interleave",
@@ -229,8 +230,23 @@ def split(x: Operand, sizes: int | Sequence[int], axis: int = 0) -> tuple[Any, .
             f"{axis}), but got split_sizes={lengths}",
             {"x": x},
         )
-    starts = [sum(lengths[:k]) for k in range(len(lengths))]
-    return tuple(slice_axis(x, axis, start, start + n) for start, n in zip(starts, lengths, strict=True))
+    if any([is_symbolic(n) for n in (*x.spec.shape, *lengths)]):  # noqa: C419  (a list is faster than a generator)
+        starts = [sum(lengths[:k]) for k in range(len(lengths))]
+        return tuple(slice_axis(x, axis, start, start + n) for start, n in zip(starts, lengths, strict=True))
+    return tuple([x if op is None else bind(op, x) for op in _cuts(x.spec.shape, tuple(lengths), axis)])
+
+
+@lru_cache(maxsize=1024)
+def _cuts(shape: tuple[int, ...], lengths: tuple[int, ...], axis: int) -> tuple[Slice | None, ...]:
+    """The slices of consecutive lengths along an axis; None is all."""
+    found: list[Slice | None] = []
+    first = 0
+    for n in lengths:
+        starts, stops = [0] * len(shape), list(shape)
+        starts[axis], stops[axis] = first, first + n
+        found.append(None if n == shape[axis] else Slice(tuple(starts), tuple(stops), (1,) * len(shape)))
+        first += n
+    return tuple(found)
 
 
 def chunk(x: Operand, count: int, axis: int = 0) -> tuple[Any, ...]:

@@ -20,6 +20,7 @@ from autojit.ir.graph import Graph, Value
 from autojit.ir.inline import live
 from autojit.ir.op import Ndarray, Op
 from autojit.ops.elementwise_base import Pointwise
+from autojit.ops.graph_op import GraphOp, types_of
 from autojit.ops.reductions import Sum
 from autojit.ops.redundant_calls import is_ufunc, kept_sums, without_redundant_calls
 from autojit.ops.shape import Pad
@@ -54,6 +55,21 @@ class Program:
 
 def _no_other(op: Op) -> None:
     """The ops' own rules."""
+
+
+_programs: dict[Any, Program] = {}
+_PROGRAM_LIMIT = 4096
+
+
+def program_of(op: GraphOp, arrays: Sequence[Ndarray]) -> Program:
+    """The program of an op's graph for operands of these extents, kept for the next call."""
+    key = (op, *[(a.shape, a.dtype) for a in arrays])
+    program = _programs.get(key)
+    if program is None:
+        if len(_programs) >= _PROGRAM_LIMIT:
+            _programs.clear()
+        program = _programs[key] = Program(op.graph_of(types_of(arrays)))
+    return program
 
 
 class _Text:

@@ -11,11 +11,11 @@ import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.once import first_use
-from autojit.core.source import UNKNOWN, SourceLocation
+from autojit.core.source import UNKNOWN, Place, SourceLocation
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.tensor.size import Size
@@ -154,11 +154,11 @@ class Node:
     """
 
     __slots__ = (
-        "__dict__", "__weakref__", "edges", "out_metas", "sequence", "source",
+        "__dict__", "__weakref__", "edges", "out_metas", "place", "sequence",
     )  # fmt: skip
     edges: Sequence[Edge | None]
     out_metas: Sequence[Any]  # a Meta, or None where a function gave no tensor
-    source: SourceLocation
+    place: Place | SourceLocation  # of eager ops what ``source`` is made of, when somebody asks
     renumbered = False  # whether edges may lead to nodes of greater number, by ``_set_sequence_nr``
     takes_reward = False  # whether it is the node of a stochastic function of 0.3
     hands_on = False  # whether cotangents of its inputs are those of its outputs, number for number
@@ -170,6 +170,18 @@ class Node:
     counts_hooks = False  # whether a compiled step's backward goes through it
     retained: dict[int, weakref.ref[Tensor]] | None = None
 
+    @property
+    def source(self) -> SourceLocation:
+        """The user's line that recorded the node."""
+        place = self.place
+        if type(place) is tuple:
+            place = self.place = SourceLocation(*place)
+        return cast("SourceLocation", place)
+
+    @source.setter
+    def source(self, source: SourceLocation) -> None:
+        self.place = source
+
     def is_behind_mask(self, found: Container[Node]) -> bool:
         """Whether cotangents of its inputs may hold zeros of a masked branch; those of nodes in ``found`` do."""
         return self in found or not self.hands_on
@@ -178,7 +190,7 @@ class Node:
         self.edges = ()
         self.out_metas = ()
         self.sequence = next(_sequence) if sequence is None else sequence
-        self.source = UNKNOWN
+        self.place = UNKNOWN
 
     def name(self) -> str:
         """torch's name of the node, e.g. ``MulBackward0``; those of its engine have their namespace."""
@@ -314,7 +326,7 @@ class AccumulateGrad(Node):
     def __init__(self, variable: Tensor) -> None:
         self.edges = self.out_metas = ()
         self.sequence = LAST  # as early as possible, so that gradients can be freed
-        self.source = UNKNOWN
+        self.place = UNKNOWN
         self.variable = variable
 
     def name(self) -> str:
