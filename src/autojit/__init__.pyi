@@ -42,7 +42,7 @@ from autojit.functions.buffers import empty_permuted as empty_permuted, from_fil
 from autojit.functions.conversion import detach as detach, detach_ as detach_, get_device as get_device, is_complex as is_complex, is_floating_point as is_floating_point, is_inference as is_inference, is_signed as is_signed, numel as numel
 from autojit.functions.counted import argwhere as argwhere, bincount as bincount
 from autojit.functions.derived import allclose as allclose, atleast_3d as atleast_3d, block_diag as block_diag, cartesian_prod as cartesian_prod, combinations as combinations, diagflat as diagflat, equal as equal, is_conj as is_conj, is_neg as is_neg, is_nonzero as is_nonzero, is_same_size as is_same_size, isclose as isclose, mvlgamma as mvlgamma, prelu as prelu, resolve_conj as resolve_conj, resolve_neg as resolve_neg
-from autojit.functions.elementwise import clone as clone, imag as imag, isreal as isreal, positive as positive, real as real, rsub as rsub
+from autojit.functions.elementwise import imag as imag, isreal as isreal, positive as positive, real as real, rsub as rsub
 from autojit.functions.exchange import from_dlpack as from_dlpack
 from autojit.functions.factories import as_tensor as as_tensor, asarray as asarray, from_numpy as from_numpy, full_like as full_like, scalar_tensor as scalar_tensor, tensor as tensor
 from autojit.functions.histograms import histogramdd as histogramdd
@@ -50,7 +50,7 @@ from autojit.functions.index_functions import index_put as index_put, masked_fil
 from autojit.functions.integers import nonzero_static as nonzero_static, unravel_index as unravel_index
 from autojit.functions.legacy import set_default_tensor_type as set_default_tensor_type
 from autojit.functions.matrix import lobpcg as lobpcg, pca_lowrank as pca_lowrank, svd_lowrank as svd_lowrank, triangular_solve as triangular_solve
-from autojit.functions.memory import UntypedStorage as UntypedStorage, empty_strided as empty_strided
+from autojit.functions.memory import UntypedStorage as UntypedStorage, clone as clone, empty_strided as empty_strided
 from autojit.functions.namespace import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled, can_cast as can_cast, finfo as finfo, get_default_dtype as get_default_dtype, iinfo as iinfo, is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled, is_tensor as is_tensor, is_warn_always_enabled as is_warn_always_enabled, result_type as result_type, set_warn_always as set_warn_always, use_deterministic_algorithms as use_deterministic_algorithms
 from autojit.functions.other_memory import resize_as_ as resize_as_
 from autojit.functions.printing import set_printoptions as set_printoptions

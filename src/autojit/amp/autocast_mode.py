@@ -90,11 +90,11 @@ class autocast:
 
     def __enter__(self) -> autocast:
         self._before.append(state.autocast)
-        _set(_changed(self.device, self.fast_dtype if self._enabled else None))
+        set_mode(_changed(self.device, self.fast_dtype if self._enabled else None))
         return self
 
     def __exit__(self, *error: object) -> None:
-        _set(self._before.pop())
+        set_mode(self._before.pop())
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, run in the block."""
@@ -121,7 +121,7 @@ def _dtype_on(kind: str) -> DType | None:
     return None if state.autocast is None else dict(state.autocast.dtypes).get(kind)
 
 
-def _set(mode: Precision | None) -> None:
+def set_mode(mode: Precision | None) -> None:
     """Switch the thread's mode; while it is on, compiled functions are looked up by it, through Python."""
     state.autocast = mode
     if state.detour in (None, "autocast", "anomaly"):
@@ -201,11 +201,11 @@ def custom_bwd(bwd: Any = None, *, device_type: str) -> Any:
     @wraps(bwd)
     def decorated(ctx: Any, *arguments: Any) -> Any:
         before = state.autocast
-        _set(ctx._autocast)
+        set_mode(ctx._autocast)
         try:
             return bwd(ctx, *arguments)
         finally:
-            _set(before)
+            set_mode(before)
 
     return decorated
 
@@ -227,7 +227,7 @@ def set_autocast_enabled(device_type: str, enabled: bool) -> None:
     kind = device(device_type).type
     if enabled and (kind not in _default_dtypes or not is_available(kind)):
         raise UsageError(f"set_autocast_enabled: there is no device of the kind '{kind}'", fix="pass 'cpu'")
-    _set(_changed(kind, _default_dtypes[kind] if enabled else None))
+    set_mode(_changed(kind, _default_dtypes[kind] if enabled else None))
 
 
 @declared(method=False)
@@ -245,7 +245,7 @@ def set_autocast_dtype(device_type: str, dtype: DType) -> None:
     before, _default_dtypes[kind] = _default_dtypes[kind], dtype
     note_switch(f"autocast dtype on {kind}", dtype, before, partial(set_autocast_dtype, kind))
     if _dtype_on(kind) is not None:
-        _set(_changed(kind, dtype))
+        set_mode(_changed(kind, dtype))
 
 
 @declared(method=False)

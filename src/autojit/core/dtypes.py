@@ -7,7 +7,7 @@ Source: https://pytorch.org/docs/stable/tensor_attributes.html (type promotion).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -192,6 +192,19 @@ def dtype_of_number(value: object) -> DType:
     if isinstance(value, complex | np.complexfloating):
         return _Default.dtype.to_complex()
     raise TypeError(f"not a number: {value!r}")
+
+
+DTYPES_OF_TYPES: dict[Any, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
+"""Python's types of numbers as dtypes, which torch takes them for."""
+
+
+def dtype_of(given: object) -> object:
+    """The dtype that a type of Python's numbers stands for as an argument; anything else as it is.
+
+    >>> dtype_of(float), dtype_of(float32)
+    (autojit.float64, autojit.float32)
+    """
+    return DTYPES_OF_TYPES.get(given, given) if isinstance(given, type) else given
 
 
 def promote_with_number(dtype: DType, value: object) -> DType:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
-from autojit.core.dtypes import DType
+from autojit.core.dtypes import DType, dtype_of
 from autojit.core.errors import ArgumentKindError, CompileError, TraceError, out_of_memory
 from autojit.core.source import here, relay
 from autojit.core.tracebacks import trim
@@ -104,12 +104,15 @@ def raise_for_kinds(
 ) -> tuple[Any] | None:
     """Raise for the first argument of a failed call that is not of its parameter's kind; return if there is none.
 
-    If the call failed over an operand whose class overrides it, what that makes of it is returned, in a tuple.
+    If the call failed over an operand whose class overrides it, what that makes of it is returned, in a tuple; so is
+    the result with dtypes where types of Python's numbers were given for them (``dtype=float``).
     """
     if isinstance(error, TraceError | CompileError):
         return None
     if (redone := overridden(function, arguments, options)) is not None:
         return redone
+    if (with_dtypes := _with_dtypes(function, arguments, options)) is not None:
+        return (function(*with_dtypes[0], **with_dtypes[1]),)
     try:
         given = inspect.signature(function).bind(*arguments, **options).arguments
     except TypeError:  # the failure is that the arguments do not match the parameters
@@ -130,6 +133,23 @@ def raise_for_kinds(
                 f"pass {name} as {_described(kind)}",
             ) from error
     return None
+
+
+def _with_dtypes(
+    function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]] | None:
+    """The arguments with dtypes where types of Python's numbers were given for them; None: there were none."""
+    parameters = list(inspect.signature(function).parameters.values())
+    asked = {p.name for p in parameters if isinstance(p.annotation, str) and "DType" in p.annotation} | {"dtype"}
+    by_place = [*arguments]
+    for place, parameter in enumerate(parameters[: len(by_place)]):
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            break
+        if parameter.name in asked:
+            by_place[place] = dtype_of(by_place[place])
+    by_name = {name: dtype_of(value) if name in asked else value for name, value in options.items()}
+    is_changed = any(a is not b for a, b in zip(by_place, arguments, strict=True))
+    return (by_place, by_name) if is_changed or any(by_name[n] is not options[n] for n in by_name) else None
 
 
 def _described(kind: str) -> str:

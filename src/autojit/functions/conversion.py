@@ -10,7 +10,7 @@ import numpy as np
 from autojit.core import dtypes
 from autojit.core.device import CPU, Device, DeviceLike, device, space_at
 from autojit.core.device_array import host_copy
-from autojit.core.dtypes import DType, bfloat16
+from autojit.core.dtypes import DType, bfloat16, dtype_of
 from autojit.core.errors import ArgumentError, IndexingError, TraceError, UsageError
 from autojit.core.sizes import seems_equal
 from autojit.core.wrapping import named
@@ -180,9 +180,9 @@ class _Wanted(NamedTuple):
 
 
 def _wanted(args: Sequence[object], options: dict[str, Any]) -> _Wanted:
-    place, dtype = options.get("device"), options.get("dtype")
+    place, dtype = options.get("device"), dtype_of(options.get("dtype"))
     flags = []
-    for argument in (*args, options.get("other")):
+    for argument in (*map(dtype_of, args), options.get("other")):
         if isinstance(argument, bool):
             flags.append(argument)  # non_blocking, copy
         elif isinstance(argument, DType):
@@ -203,7 +203,7 @@ def to(self: Tensor, *args: object, **options: Any) -> Tensor:
     place, dtype, copies = _wanted(args, options)
     there = self if place is None else moved(self, place)
     wanted = options.get("memory_format")
-    if wanted is not None and not is_contiguous(there, memory_format=wanted):
+    if wanted not in (None, preserve_format) and not is_contiguous(there, memory_format=wanted):
         there = contiguous(there, memory_format=wanted)
     if dtype is None or dtype is type_of(self).dtype:
         return clone(there) if copies and there is self else there

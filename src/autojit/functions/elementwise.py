@@ -5,7 +5,7 @@ Each takes Tensors, arrays or Python numbers, promotes as torch does and applies
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autojit import ops
 from autojit.core.dtypes import bool_, complex128, float16, float32, float64, int64, promote_with_number
@@ -30,9 +30,6 @@ from autojit.history.op_node import rename_node
 from autojit.ops.elementwise_exponential import PowNumber, power_of
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
-
-if TYPE_CHECKING:
-    from autojit.functions.memory import MemoryFormat
 
 _LITERALS = (int, float)
 _IN_ALL_FORMS = declared(in_place="values", out=True, lists=True)
@@ -346,7 +343,6 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     return ops.xlogy(*floating_together(input, other, "xlogy"))
 
 
-@declared()
-def clone(input: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
-    """A differentiable copy."""
+def clone(input: Tensor) -> Tensor:
+    """A differentiable copy, its axes in memory as they are; what users call is `memory.clone`."""
     return rename_node(converted(input, type_of(input).dtype), "CloneBackward0")

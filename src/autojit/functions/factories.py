@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.device import CPU, DeviceLike, default_device
-from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_numpy, float64, int64
+from autojit.core.dtypes import DTYPES_OF_TYPES, DType, default_dtype, dtype_of_number, dtype_of_numpy, float64, int64
 from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
 from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
@@ -28,7 +28,7 @@ from autojit.functions.exchange import (
     may_share,
     require_numbers,
 )
-from autojit.functions.memory import MemoryFormat
+from autojit.functions.memory import MemoryFormat, in_format, preserve_format
 from autojit.functions.shape import Sizes, sizes_of, stack
 from autojit.ops.sources import Iota
 from autojit.tensor.of_arrays import constant, on_memory_of
@@ -79,6 +79,7 @@ def _on(place: DeviceLike, found: Tensor) -> Tensor:
 
 
 def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
+    dtype = DTYPES_OF_TYPES.get(dtype, dtype)
     if is_on_device(data):
         data = array_of_foreign(data)
     if isinstance(data, Tensor):
@@ -264,7 +265,10 @@ def empty(
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """A tensor of a shape with unspecified elements (zeros, so that results repeat)."""
-    return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
+    if memory_format is preserve_format:
+        raise UsageError("empty: unsupported memory format Preserve", fix="empty_like(x) lays out as x")
+    made = zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
+    return made if memory_format is None else in_format(made, memory_format, made)
 
 
 @declared(method=False, factory=True)
@@ -281,6 +285,7 @@ def full_like(
     t = type_of(input)
     place = t.device if device is None else device
     made = full(t.shape, fill_value, dtype=dtype or t.dtype, device=place, requires_grad=requires_grad)
+    made = in_format(made, memory_format, input)
     return made_like(input, made) if state.layers else made
 
 
@@ -293,7 +298,9 @@ def _like(name: str, value: int, doc: str) -> Callable[..., Tensor]:
         requires_grad: bool = False,
         memory_format: MemoryFormat | None = None,
     ) -> Tensor:
-        return full_like(input, value, dtype=dtype, device=device, requires_grad=requires_grad)
+        return full_like(
+            input, value, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format
+        )
 
     return declared(method=False, factory=True)(named(like, name, doc))
 

@@ -18,12 +18,12 @@ from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import value_of
 from autojit.dispatch.on_device import placed, where_to
 from autojit.dispatch.promotion import cast_to
-from autojit.functions.elementwise import clone
+from autojit.functions import elementwise
 from autojit.history.op_node import rename_node
 from autojit.history.recording import shows_grad, wants_grad
 from autojit.ir.op import bind
 from autojit.ops.shape import Reshape
-from autojit.tensor.memory_orders import has_steps, order_of, places_of, seen_through
+from autojit.tensor.memory_orders import has_steps, kind_of, order_of, places_of, seen_through
 from autojit.tensor.state import computes_at_once, quietly, state
 from autojit.tensor.tensor import T, Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
 
@@ -55,10 +55,15 @@ channels_last_3d = MemoryFormat("channels_last_3d")
 _CHANNELS_LAST_RANK = {channels_last: 4, channels_last_3d: 5}
 
 
-def _axis_order(x: Tensor, memory_format: MemoryFormat) -> list[int]:
+def rank_of(memory_format: MemoryFormat) -> int | None:
+    """How many axes a tensor has in a format; None: any number."""
+    return _CHANNELS_LAST_RANK.get(memory_format)
+
+
+def order_in(x: Tensor, memory_format: MemoryFormat) -> list[int]:
     """The axes from the outermost in memory to the innermost."""
     ndim = type_of(x).ndim
-    rank = _CHANNELS_LAST_RANK.get(memory_format)
+    rank = rank_of(memory_format)
     if rank is None:
         return list(range(ndim))
     if ndim != rank:
@@ -74,7 +79,7 @@ def contiguous(self: Tensor, *, memory_format: MemoryFormat = contiguous_format)
     if memory_format is contiguous_format and type(array) is np.ndarray and computes_at_once():
         copied = in_one_node(cast_to(type_of(self).dtype), (self,), lambda: wrap(quietly(array.copy)))
         return rename_node(copied, "CloneBackward0")
-    return laid_out(clone(self), _axis_order(self, memory_format))
+    return laid_out(elementwise.clone(self), order_in(self, memory_format))
 
 
 def laid_out(fresh: Tensor, order: Sequence[int]) -> Tensor:
@@ -93,6 +98,27 @@ def laid_out(fresh: Tensor, order: Sequence[int]) -> Tensor:
     return fresh
 
 
+def in_format(fresh: Tensor, memory_format: MemoryFormat | None, like: Tensor) -> Tensor:
+    """A tensor nobody else looks at in a format; None and ``preserve_format``: its axes as those of ``like``.
+
+    Raises:
+        RuntimeError: the format is for another number of axes.
+    """
+    if memory_format is None or memory_format is preserve_format:
+        kind = kind_of(layout_of(like))
+        return fresh if kind is None else laid_out(fresh, kind[0])
+    return laid_out(fresh, order_in(fresh, memory_format))
+
+
+@declared()
+def clone(input: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
+    """A differentiable copy; in memory as it is, or in a format."""
+    copied = elementwise.clone(input)
+    if memory_format is None or memory_format is preserve_format:
+        return copied
+    return laid_out(copied, order_in(copied, memory_format))
+
+
 def is_contiguous(self: Tensor, *, memory_format: MemoryFormat = contiguous_format) -> bool:
     """Whether the elements are row by row in memory (or in another format) without gaps."""
     if memory_format is contiguous_format:
@@ -100,7 +126,7 @@ def is_contiguous(self: Tensor, *, memory_format: MemoryFormat = contiguous_form
     rank = _CHANNELS_LAST_RANK.get(memory_format, type_of(self).ndim)
     if rank != type_of(self).ndim:
         return False
-    return bool(layout_of(self).transpose(_axis_order(self, memory_format)).flags.c_contiguous)
+    return bool(layout_of(self).transpose(order_in(self, memory_format)).flags.c_contiguous)
 
 
 @overload

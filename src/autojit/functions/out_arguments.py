@@ -13,9 +13,10 @@ from typing import Any
 
 from autojit.core.device import is_available
 from autojit.core.device_array import share_memory
-from autojit.core.errors import UsageError, out_of_memory
+from autojit.core.dtypes import DType, dtype_of
+from autojit.core.errors import ArgumentKindError, UsageError, out_of_memory
 from autojit.core.layout import strided
-from autojit.core.source import relay, stand_in
+from autojit.core.source import here, relay, stand_in
 from autojit.core.user_warnings import warn
 from autojit.dispatch.declared import PLAIN_OUT, Out
 from autojit.dispatch.inplace import copy_into
@@ -130,6 +131,8 @@ def _made(function: Callable[..., Any], arguments: tuple[object, ...], options: 
     """What a factory makes, in the layout and the memory that its keywords ask for."""
     is_pinned = bool(options and options.pop("pin_memory", False)) and is_available("cuda")
     layout = _layout_among(options) if options else None
+    if options and type(options.get("dtype")) not in _DTYPE_OR_NONE:
+        options["dtype"] = _dtype_of(function.__name__, options["dtype"])
     try:
         found = function(*arguments, **options)
     except MemoryError as error:
@@ -139,6 +142,19 @@ def _made(function: Callable[..., Any], arguments: tuple[object, ...], options: 
 
 
 relay(_made)  # errors name the factory
+_DTYPE_OR_NONE = (DType, type(None))
+
+
+def _dtype_of(name: str, given: object) -> DType:
+    """The dtype that an argument of a factory stands for: Python's types of numbers do for one."""
+    found = dtype_of(given)
+    if not isinstance(found, DType):
+        raise ArgumentKindError(
+            f"{name}(): argument 'dtype' must be DType, not {type(given).__name__}",
+            {"dtype": given, "at": f"{here()}, calling {name}()"},
+            "pass one such as autojit.float32",
+        )
+    return found
 
 
 def _layout_among(options: dict[str, Any]) -> Any:

@@ -37,6 +37,7 @@ from autojit.functions.comparison import clamp, where
 from autojit.functions.elementwise import add, ceil, exp, log1p, mul, neg, sub, tan
 from autojit.functions.exchange import require_numbers
 from autojit.functions.factories import finish
+from autojit.functions.memory import in_format
 from autojit.functions.shape import Sizes, sizes_of
 from autojit.history.recording import wants_grad
 from autojit.ir.op import Op
@@ -249,13 +250,15 @@ def randperm(
 @declared(method=False, factory=True)
 def rand_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """Uniform numbers in the shape and dtype of a tensor."""
-    return rand(type_of(input).shape, requires_grad=requires_grad, **_known(options, input, dtype))
+    made = rand(type_of(input).shape, requires_grad=requires_grad, **_known(options, input, dtype))
+    return in_format(made, options.get("memory_format"), input)
 
 
 @declared(method=False, factory=True)
 def randn_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """Standard normal numbers in the shape and dtype of a tensor."""
-    return randn(type_of(input).shape, requires_grad=requires_grad, **_known(options, input, dtype))
+    made = randn(type_of(input).shape, requires_grad=requires_grad, **_known(options, input, dtype))
+    return in_format(made, options.get("memory_format"), input)
 
 
 def _known(options: dict[str, Any], like: Tensor, dtype: DType | None) -> dict[str, Any]:
@@ -270,7 +273,8 @@ def randint_like(
 ) -> Tensor:
     """Integers in the shape and dtype of a tensor."""
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, type_of(input).shape, **_known(options, input, dtype))
+    made = randint(low, high, type_of(input).shape, **_known(options, input, dtype))
+    return in_format(made, options.get("memory_format"), input)
 
 
 @declared(method=False, factory=True, out=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.device_array import share_memory
-from autojit.core.dtypes import DType, float16, float32, float64
+from autojit.core.dtypes import DTYPES_OF_TYPES, DType, float16, float32, float64
 from autojit.core.errors import DTypeError, TraceError, UsageError
 from autojit.core.sizes import as_extent
 from autojit.dispatch.declared import declared
@@ -51,7 +51,7 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Sizes | N
     """
     if size is not None:
         shape = (size,)
-    if len(shape) == 1 and isinstance(shape[0], DType):
+    if len(shape) == 1 and isinstance(shape[0], DType | type):
         dtype = shape[0]
     if dtype is not None:
         return _as_dtype(input, dtype)
@@ -75,6 +75,7 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Sizes | N
 
 def _as_dtype(input: Tensor, dtype: DType) -> Tensor:
     """The bytes under another dtype: shares memory and version, has no derivative."""
+    dtype = DTYPES_OF_TYPES.get(dtype, dtype)
     if dtype is type_of(input).dtype:
         return view(input, type_of(input).shape)
     with grad_mode(False):

@@ -7,7 +7,9 @@ from typing import Any, Self
 
 import autojit as aj
 from autojit.core.device import META
+from autojit.core.dtypes import dtype_of
 from autojit.core.errors import UnsupportedError
+from autojit.functions.memory import rank_of
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch
@@ -28,8 +30,8 @@ def convert_parameter(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> N
 
 def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """Device and dtype (None: unchanged) of the arguments of ``to``."""
-    device, dtype = kwargs.get("device"), kwargs.get("dtype")
-    for arg in (*args, *([kwargs["tensor"]] if "tensor" in kwargs else [])):
+    device, dtype = kwargs.get("device"), dtype_of(kwargs.get("dtype"))
+    for arg in (*map(dtype_of, args), *([kwargs["tensor"]] if "tensor" in kwargs else [])):
         if isinstance(arg, Tensor):
             device, dtype = arg.device, arg.dtype
         elif isinstance(arg, aj.dtype):
@@ -66,14 +68,24 @@ class ConversionMixin:
         return self
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Move or cast in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``; floating tensors only are cast."""
+        """Move or cast in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``; floating tensors only are cast.
+
+        ``memory_format`` is for the tensors of as many axes as it has: ``channels_last`` for those of four.
+        """
         device, dtype = parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
             )
 
+        wanted = kwargs.get("memory_format")
+        laid = None if wanted is None else rank_of(wanted)
+
         def convert(tensor: Tensor) -> Tensor:
+            there = moved_or_cast(tensor)
+            return there.to(memory_format=wanted) if tensor.ndim == laid else there
+
+        def moved_or_cast(tensor: Tensor) -> Tensor:
             cast = dtype if tensor.is_floating_point() or tensor.is_complex() else None
             if device is None:
                 return tensor if cast is None else tensor.to(cast)

@@ -37,6 +37,11 @@ class RemovableHandle(TensorHandle):
         self._kept = hooks
         self.id = next(TensorHandle._next)
 
+    @property
+    def hooks_dict_ref(self) -> Callable[[], dict[int, Any]]:
+        """torch's name for what gives the table of hooks."""
+        return lambda: self._kept
+
     def remove(self) -> None:
         """Take the hook away; a second call does nothing."""
         if take_out(self._kept, self.id):
@@ -189,6 +194,11 @@ class HookMixin:
         """
         self._refuse_mixture(self._backward_hooks)
         return add_hook(self._last_node_hooks, hook)
+
+    @property
+    def _forward_hooks_always_called(self) -> dict[int, bool]:
+        """torch's table of the forward hooks that are called after an exception, too."""
+        return {number: True for number, (_, _, always_call) in self._forward_hooks.items() if always_call}
 
     def _refuse_mixture(self, others: dict[int, Any]) -> None:
         if others:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import autojit as aj
 from autojit.core.dtypes import DType
@@ -103,6 +103,7 @@ class Bilinear(DeclaredLayer, shows="in1_features in2_features out_features bias
 class _Table(DeclaredLayer):
     """Rows that are looked up by index."""
 
+    _index_name: ClassVar[str] = "Padding_idx"  # how errors call it
     weight: Parameter
     num_embeddings: int
     embedding_dim: int
@@ -112,7 +113,7 @@ class _Table(DeclaredLayer):
         """Keep the table; without a given one draw it."""
         if self.padding_idx is not None:
             if not -self.num_embeddings <= self.padding_idx < self.num_embeddings:
-                raise AssertionError("Padding_idx must be within num_embeddings")
+                raise AssertionError(f"{self._index_name} must be within num_embeddings")
             self.padding_idx %= self.num_embeddings
         shape = (self.num_embeddings, self.embedding_dim)
         if given is None:
@@ -194,6 +195,8 @@ class Embedding(_Table):
 
 class EmbeddingBag(_Table):
     """Sums, means or maxima of bags of table rows; see ``F.embedding_bag``."""
+
+    _index_name = "padding_idx"
 
     def __init__(
         self,

@@ -208,6 +208,8 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state | {kind: counted(state[kind]) for kind in _MEMBERS if kind in state})
+        for kind in HOOK_KINDS:  # a file of before there was this kind
+            self.__dict__.setdefault(kind, {})
 
     # ---- registration
 

@@ -63,7 +63,7 @@ class Buffer(Tensor):
     ``persistent`` buffers are part of the Module's ``state_dict``.
     """
 
-    __slots__ = ("persistent",)
+    __slots__ = ()  # none of its own: an uninitialised one becomes an ordinary tensor
     persistent: bool
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
@@ -149,13 +149,13 @@ class UninitializedTensorMixin(Tensor):
         """Whether the dtype is complex."""
         return self.dtype.is_complex
 
-    def materialize(self, shape: Sequence[int], device: Any = None, dtype: DType | None = None) -> None:
+    def materialize(self, shape: int | Sequence[int], device: Any = None, dtype: DType | None = None) -> None:
         """Become an ordinary parameter or tensor of this shape with undefined elements.
 
         Args:
             device, dtype: in place of those given when the tensor was made.
         """
-        made = aj.empty(tuple(shape), device=self.device if device is None else device, dtype=dtype or self.dtype)
+        made = aj.empty(shape, device=self.device if device is None else device, dtype=dtype or self.dtype)
         self.data = made
         self.__class__ = self.cls_to_become  # type: ignore[assignment]
 
@@ -198,7 +198,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
         """Everything was done by ``__new__``."""
 
 
-class UninitializedBuffer(UninitializedTensorMixin):
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):
     """A buffer whose shape is not known yet; every op on it is an error until ``materialize``.
 
     Example:
@@ -217,7 +217,7 @@ class UninitializedBuffer(UninitializedTensorMixin):
         persistent: bool = True,
     ) -> UninitializedBuffer:
         made: UninitializedBuffer = Tensor._make_subclass(cls, aj.empty(0, device=device, dtype=dtype), requires_grad)
-        made.__dict__["persistent"] = persistent
+        made.persistent = persistent
         return made
 
     def __init__(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 import autojit as aj
+from autojit.core.errors import UsageError
 from autojit.core.user_warnings import warn
 from autojit.functions.exchange import is_foreign_array
 from autojit.nn.hooks import RemovableHandle, add_hook
@@ -71,6 +72,7 @@ class StateDictMixin:
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(module, state_dict, prefix, local_metadata)`` after the module was saved; it edits in place."""
+        hook._from_public_api = True  # type: ignore[attr-defined]
         return add_hook(self._state_dict_hooks, hook)
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -146,6 +148,8 @@ class StateDictMixin:
                 module.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
         for hook in self._state_dict_hooks.values():
             replaced = hook(self, destination, prefix, local_metadata)
+            if replaced is not None and getattr(hook, "_from_public_api", False):
+                raise UsageError("state_dict post-hook must return None", {"hook": hook}, "edit the dict in place")
             destination = destination if replaced is None else replaced
         return cast(dict[str, Any], destination)
 

@@ -23,7 +23,7 @@ from autojit.tensor.state import state
 
 T = TypeVar("T")
 _SEE = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
-EPOCH_GIVEN = (
+EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` is deprecated: call `scheduler.step()` without it. Where the schedule "
     "has a closed form, a given epoch uses that instead of the chainable form."
 )
@@ -145,7 +145,7 @@ class LRScheduler:
         self._warn_about_order()
         self._step_count += 1
         if epoch is not None:
-            warn(EPOCH_GIVEN, UserWarning)
+            warn(EPOCH_DEPRECATION_WARNING, UserWarning)
         self._go_to(epoch)
 
     def _go_to(self, epoch: int | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, SupportsFloat
 
 from autojit.core.user_warnings import warn
 from autojit.optim.given import refuse
-from autojit.optim.lr_base import EPOCH_GIVEN, LRScheduler, per_group, set_value, value_of
+from autojit.optim.lr_base import EPOCH_DEPRECATION_WARNING, LRScheduler, per_group, set_value, value_of
 from autojit.optim.optimizer import Optimizer
 
 
@@ -162,7 +162,7 @@ class ReduceLROnPlateau(LRScheduler):
         """Take notice of the metric of an epoch."""
         current = float(metrics)
         if epoch is not None:
-            warn(EPOCH_GIVEN, UserWarning)
+            warn(EPOCH_DEPRECATION_WARNING, UserWarning)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(current, self.best):
             self.best = current

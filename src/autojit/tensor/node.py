@@ -100,6 +100,11 @@ class RemovableHandle:
         self._hooks = weakref.ref(hooks)
         self.id = next(RemovableHandle._next)
 
+    @property
+    def hooks_dict_ref(self) -> Callable[[], Any]:
+        """torch's name for what gives the table of hooks; None when that is gone."""
+        return self._hooks
+
     def remove(self) -> None:
         """Take the hook out; nothing happens when it is gone already."""
         hooks = self._hooks()

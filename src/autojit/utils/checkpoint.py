@@ -31,7 +31,7 @@ from autojit.history.saved import Packed
 from autojit.tensor import Tensor
 from autojit.tensor.state import state
 from autojit.tensor.tensor import storage_of, type_of
-from autojit.utils.second_runs import apart_from_the_first, random_numbers
+from autojit.utils.second_runs import apart_from_the_first, random_numbers, same_precision
 from autojit.utils.selective_checkpoint import (
     SAC_IGNORED_OPS,
     CheckpointPolicy,
@@ -295,12 +295,12 @@ def _recomputed(
     if not state.grad_enabled:
         with first:
             return function(*args, **kwargs)
-    numbers = get_rng_state() if preserve else None
+    numbers, precision = get_rng_state() if preserve else None, state.autocast
     kept = [_kept(a) for a in args]
     kept_by_name = {name: _kept(a) for name, a in kwargs.items()}
 
     def again() -> None:
-        with random_numbers(numbers), second:
+        with random_numbers(numbers), same_precision(precision), second:
             function(*[given() for given in kept], **{name: given() for name, given in kept_by_name.items()})
 
     region = region_of(again)
@@ -340,7 +340,7 @@ class CheckpointFunction(Function):
         """Run without recording."""
         check_backward_validity(args)
         ctx.function = function
-        ctx.numbers = get_rng_state() if preserve else None
+        ctx.numbers, ctx.precision = get_rng_state() if preserve else None, state.autocast
         ctx.places = [k for k, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*[args[k] for k in ctx.places])
@@ -358,7 +358,8 @@ class CheckpointFunction(Function):
         inputs = list(ctx.others)
         for place, t in zip(ctx.places, ctx.saved_tensors, strict=True):
             inputs[place] = t.detach().requires_grad_(t.requires_grad)
-        with random_numbers(ctx.numbers), enable_grad(), apart_from_the_first(grads):
+        precision = same_precision(ctx.precision)
+        with random_numbers(ctx.numbers), precision, enable_grad(), apart_from_the_first(grads):
             outputs = ctx.function(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [(y, g) for y, g in zip(outputs, grads, strict=True) if isinstance(y, Tensor) and y.requires_grad]

@@ -14,6 +14,7 @@ from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageErro
 from autojit.core.top_level import top_level
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.refused_dtypes import refuses
+from autojit.nn.functional.formats import laid_out_as
 from autojit.nn.functional.windows import flat_places, lowest
 from autojit.tensor import Tensor
 
@@ -77,7 +78,7 @@ def _adaptive_avg_pool(ndim: int, input: Tensor, output_size: OutputSize) -> Ten
         else:
             divisor = aj.tensor(lengths, dtype=input.dtype, device=input.device)
             found = total / divisor.reshape(-1, *(1,) * (ndim - 1 - place))
-    return found
+    return laid_out_as(found, input)
 
 
 def _adaptive_max_pool(ndim: int, input: Tensor, output_size: OutputSize, return_indices: bool) -> Any:
@@ -91,6 +92,7 @@ def _adaptive_max_pool(ndim: int, input: Tensor, output_size: OutputSize, return
         chosen = tap.unsqueeze(axis + 1)
         places = [w.gather(axis + 1, chosen).squeeze(axis + 1) for w in windows_of]
         places.insert(0, tap + starts.reshape(-1, *(1,) * (ndim - 1 - place)))
+    best = laid_out_as(best, input)
     return (best, flat_places(places, input.shape[-ndim:])) if return_indices else best
 
 

@@ -63,6 +63,37 @@ def _check_heads(
     return embed_dim // num_heads
 
 
+_RANKS = {3: ("batched (3-D)", 2), 2: ("unbatched (2-D)", 1)}
+"""By the axes of a query: how errors call it, and the axes of a mask of its keys."""
+
+
+def _check_ranks(
+    query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, num_heads: int
+) -> None:
+    """AssertionError unless all have as many axes as the query has with, or without, a batch."""
+    if query.ndim not in _RANKS:
+        raise AssertionError(
+            f"query should be unbatched 2D or batched 3D tensor but received {query.ndim}-D query tensor"
+        )
+    kind, mask_rank = _RANKS[query.ndim]
+    wants = f"For {kind} `query`, expected"
+    if not key.ndim == value.ndim == query.ndim:
+        raise AssertionError(
+            f"{wants} `key` and `value` to be {query.ndim}-D but found {key.ndim}-D and {value.ndim}-D tensors "
+            "respectively"
+        )
+    if padding is not None and padding.ndim != mask_rank:
+        none_or = f"{wants} `key_padding_mask` to be `None` or {mask_rank}-D"
+        raise AssertionError(f"{none_or} but found {padding.ndim}-D tensor instead")
+    if mask is None:
+        return
+    if mask.ndim not in (2, 3):
+        raise AssertionError(f"{wants} `attn_mask` to be `None`, 2-D or 3-D but found {mask.ndim}-D tensor instead")
+    by_head = (num_heads, query.shape[0], key.shape[0])
+    if query.ndim == 2 and mask.ndim == 3 and tuple(mask.shape) != by_head:
+        raise AssertionError(f"Expected `attn_mask` shape to be {by_head} but got {tuple(mask.shape)}")
+
+
 def _additive_mask(mask: Tensor | None, dtype: DType) -> Tensor | None:
     """A boolean mask (True: removed) as -inf to add; floating masks as they are."""
     if mask is None or mask.is_floating_point():
@@ -125,6 +156,7 @@ def multi_head_attention_forward(
     Masks are torch's here: True (or -inf) *removes* a key. Returns the output and, with ``need_weights``, the
     attention weights ``f[n, l, s]`` (``f[n, heads, l, s]`` without averaging).
     """
+    _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
     is_batched = query.ndim == 3
     if not is_batched:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)

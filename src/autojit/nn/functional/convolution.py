@@ -10,6 +10,7 @@ from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
 from autojit.functions.autocast import in_lower_precision
 from autojit.history.op_node import rename_node
+from autojit.nn.functional.formats import laid_out_as
 from autojit.nn.functional.windows import Extents
 from autojit.tensor import Tensor
 
@@ -303,4 +304,4 @@ def _finish(input: Tensor, found: Any, bias: Tensor | None) -> Tensor:
     """Add the bias; a single image stays one."""
     result = found if bias is None else found + bias.reshape(-1, *(1,) * (found.ndim - 2))
     rename_node(result, "ConvolutionBackward0", bias_sym_sizes_opt=(0,) if bias is None else tuple(bias.shape))
-    return cast(Tensor, result if input.ndim == found.ndim else result.squeeze(0))
+    return cast(Tensor, laid_out_as(result, input) if input.ndim == found.ndim else result.squeeze(0))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.user_warnings import warn
+from autojit.functions.memory import in_format
 from autojit.tensor import Tensor
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
@@ -24,7 +25,8 @@ def _keeps_all(p: float, training: bool) -> bool:
 
 def _kept(input: Tensor, p: float, shape: Sequence[int]) -> Tensor:
     """A boolean mask that is True with probability 1 - p. Drawn in float32 for every dtype."""
-    return aj.rand(tuple(shape), dtype=aj.float32, device=input.device) >= p
+    drawn = aj.rand(tuple(shape), dtype=aj.float32, device=input.device)
+    return (drawn if input.is_contiguous() else in_format(drawn, None, input)) >= p
 
 
 def _drop(input: Tensor, p: float, inplace: bool, shape: Sequence[int]) -> Tensor:

@@ -13,6 +13,7 @@ from autojit.core.top_level import top_level
 from autojit.dispatch.kernels import in_one_step
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices
 from autojit.functions.refused_dtypes import refuses
+from autojit.nn.functional.formats import laid_out_as
 from autojit.tensor import Tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
@@ -151,7 +152,7 @@ def group_norm(
     affine = [_wide(t).reshape(num_groups, per_group, 1) for t in (weight, bias) if t is not None]
     options = ((2, 3), eps, weight is not None, bias is not None)
     found = in_one_step("normalized", options, x, *affine, node="NativeGroupNormBackward0")
-    return _narrowed(found.reshape(input.shape), input)
+    return laid_out_as(_narrowed(found.reshape(input.shape), input), input)
 
 
 def _update_running(running: Tensor, batch: Tensor, momentum: float | Tensor) -> None:
@@ -188,7 +189,7 @@ def batch_norm(
         given = _along_channels(x, running_mean, running_var, weight, bias)
         options = (eps, weight is not None, bias is not None)
         found = in_one_step("shifted_and_scaled", options, x, *given, node="NativeBatchNormBackward0")
-        return _narrowed(found, input)
+        return laid_out_as(_narrowed(found, input), input)
     axes = (0, *range(2, x.ndim))
     count = prod(x.shape[axis] for axis in axes)
     if count <= 1:
@@ -198,7 +199,7 @@ def batch_norm(
         _update_running(running_mean, mean.reshape(-1), momentum)
     if running_var is not None:
         _update_running(running_var, var.reshape(-1) * (count / (count - 1)), momentum)
-    return _narrowed(found, input)
+    return laid_out_as(_narrowed(found, input), input)
 
 
 def _with_moments(

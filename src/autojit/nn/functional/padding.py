@@ -10,6 +10,7 @@ from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.dispatch.dispatch import in_range
 from autojit.dispatch.kernels import in_one_step
 from autojit.functions.own_memory import own_memory
+from autojit.nn.functional.formats import laid_out_as
 from autojit.tensor import Tensor
 
 _MODES = ("constant", "reflect", "replicate", "circular")
@@ -39,14 +40,15 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if mode not in _MODES:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     if mode == "constant":
-        return _constant(input, widths, 0.0 if value is None else value)
+        return laid_out_as(_constant(input, widths, 0.0 if value is None else value), input)
     if value is not None and value != 0:
         raise ArgumentError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    found = input
     for place in range(len(widths) // 2):
         before, after = widths[2 * place], widths[2 * place + 1]
         if before or after:
-            input = _indexed(input, input.ndim - 1 - place, before, after, mode)
-    return input
+            found = _indexed(found, input.ndim - 1 - place, before, after, mode)
+    return found if mode == "circular" else laid_out_as(found, input)
 
 
 def _constant(input: Tensor, widths: list[int], value: float) -> Tensor:

@@ -17,8 +17,8 @@ from autojit import ops
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError, UnsupportedError
 from autojit.core.sizes import as_extent, is_symbolic
 from autojit.history.op_node import rename_node
+from autojit.nn.functional.formats import laid_out_as
 from autojit.tensor import Tensor
-from autojit.tensor.tensor import layout_of
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
@@ -84,30 +84,11 @@ def interpolate(
     arguments["scale_factors"] = None if scale_factor is None else tuple(scales)
     arguments |= {"align_corners": bool(align_corners)} if mode in _LINEAR_BY_AXES else {}
     arguments |= dict(zip(_SCALE_NAMES[axes], scales, strict=True)) if axes in _SCALE_NAMES else {}
-    return rename_node(_laid_out_as(found, input), _node_name(mode, axes, antialias), **arguments)
+    return rename_node(laid_out_as(found, input), _node_name(mode, axes, antialias), **arguments)
 
 
 def _node_name(mode: str, axes: int, antialias: bool) -> str:
     return f"Upsample{mode.replace('-', ' ').title().replace(' ', '')}{axes}D{'Aa' if antialias else ''}Backward0"
-
-
-def _laid_out_as(found: Tensor, input: Tensor) -> Tensor:
-    """The result with the channels innermost in memory where they are so in the input."""
-    order = {4: aj.channels_last, 5: aj.channels_last_3d}.get(input.ndim)
-    return found.contiguous(memory_format=order) if order is not None and _has_channels_innermost(input) else found
-
-
-def _has_channels_innermost(x: Tensor) -> bool:
-    """torch's rule, which gaps in memory do not matter to: steps grow from the channels outwards."""
-    layout = layout_of(x)  # of a step with open sizes one that stands for all: digits are not asked for
-    shape, steps, least = layout.shape, layout.strides, 0
-    if layout.flags.c_contiguous or steps[1] == 0:
-        return False
-    for axis in (1, *range(x.ndim - 1, 1, -1), 0):
-        if shape[axis] == 0 or steps[axis] < least or (axis == 0 and least == steps[1]):
-            return False
-        least = steps[axis] * shape[axis]
-    return True
 
 
 _OF_BYTES = ("nearest", "nearest-exact", "bilinear", "bicubic")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.top_level import top_level
 from autojit.functions.own_memory import own_memory
+from autojit.nn.functional.formats import laid_out_as
 from autojit.tensor import Tensor
 
 __all__ = ["channel_shuffle", "native_channel_shuffle", "pixel_shuffle", "pixel_unshuffle"]
@@ -25,7 +26,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     n = len(lead)
     parts = input.reshape(*lead, channels // (r * r), r, r, height, width)
     order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
-    return parts.permute(*order).reshape(*lead, channels // (r * r), height * r, width * r)
+    return laid_out_as(parts.permute(*order).reshape(*lead, channels // (r * r), height * r, width * r), input)
 
 
 def _check_image(name: str, input: Tensor) -> None:
@@ -51,7 +52,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     n = len(lead)
     parts = input.reshape(*lead, channels, height // r, r, width // r, r)
     order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
-    return parts.permute(*order).reshape(*lead, channels * r * r, height // r, width // r)
+    return laid_out_as(parts.permute(*order).reshape(*lead, channels * r * r, height // r, width // r), input)
 
 
 @top_level
@@ -64,7 +65,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
         )
     parts = input.reshape(batch, groups, channels // groups, *rest)
-    return parts.transpose(1, 2).reshape(input.shape)
+    return laid_out_as(parts.transpose(1, 2).reshape(input.shape), input)
 
 
 native_channel_shuffle = channel_shuffle

@@ -24,7 +24,11 @@ class PackedSequence(NamedTuple):
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """The same with ``data.to(...)``."""
-        return self._replace(data=self.data.to(*args, **kwargs))
+        return self._with(self.data.to(*args, **kwargs))
+
+    def _with(self, data: Tensor) -> PackedSequence:
+        """The same with other data; itself where they are no others."""
+        return self if data is self.data else self._replace(data=data)
 
     def cpu(self) -> PackedSequence:
         """The same on the CPU."""
@@ -32,7 +36,7 @@ class PackedSequence(NamedTuple):
 
     def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """The same on a CUDA device."""
-        return self._replace(data=self.data.cuda(*args, **kwargs))
+        return self._with(self.data.cuda(*args, **kwargs))
 
     def double(self) -> PackedSequence:
         """The same in float64."""
@@ -85,6 +89,8 @@ def pack_padded_sequence(
         >>> packed.data, packed.batch_sizes
         (tensor([1, 4, 2, 5, 3]), tensor([2, 2, 1]))
     """
+    if input.numel() == 0:
+        raise RuntimeError("Cannot pack empty tensors.")
     x = input.transpose(0, 1) if batch_first else input
     counts: list[int] | None = None  # of a step that keeps the lengths open
     if isinstance(lengths, Tensor) and thread.trace is not None:

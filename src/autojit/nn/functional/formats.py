@@ -1,0 +1,35 @@
+"""Images with the channels innermost in memory: layers that get theirs so give theirs so, as in torch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autojit.functions.memory import channels_last, channels_last_3d, is_contiguous, laid_out, order_in
+from autojit.tensor import Tensor
+from autojit.tensor.tensor import layout_of
+
+_FORMATS = {4: channels_last, 5: channels_last_3d}
+
+
+def laid_out_as(found: Tensor, input: Tensor) -> Tensor:
+    """A fresh result, moved so that the channels (axis 1) are innermost in memory where they are so in the input."""
+    array = input._array
+    if type(array) is np.ndarray and array.flags.c_contiguous:
+        return found
+    wanted = _FORMATS.get(input.ndim)
+    if wanted is None or found.ndim != input.ndim or found is input or not has_channels_innermost(input):
+        return found
+    return found if is_contiguous(found, memory_format=wanted) else laid_out(found, order_in(found, wanted))
+
+
+def has_channels_innermost(x: Tensor) -> bool:
+    """torch's rule, which gaps in memory do not matter to: steps grow from the channels outwards."""
+    layout = layout_of(x)  # of a step with open sizes one that stands for all: digits are not asked for
+    shape, steps, least = layout.shape, layout.strides, 0
+    if layout.flags.c_contiguous or steps[1] == 0:
+        return False
+    for axis in (1, *range(x.ndim - 1, 1, -1), 0):
+        if shape[axis] == 0 or steps[axis] < least or (axis == 0 and least == steps[1]):
+            return False
+        least = steps[axis] * shape[axis]
+    return True
