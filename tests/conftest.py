@@ -20,7 +20,7 @@ import numpy as np
 
 from autojit.functions import overridable
 from autojit.tensor.state import state
-from tests import devices
+from tests import devices, quiet_workers
 
 hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None, max_examples=30, database=None)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500, print_blob=True)
@@ -58,6 +58,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if directory is not None:
         os.environ.pop("AUTOJIT_TEST_CACHE", None)
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Only now a worker has the plugin that tells."""
+    quiet_workers.begin(session.config)
 
 
 @pytest.hookimpl(trylast=True)
