@@ -13,9 +13,10 @@ from autojit.codegen.cpu.products.packing import (
     PANELS_AT_ONCE,
     copy_block_signature,
     pack_panels_signature,
+    pack_rows_signature,
 )
 from autojit.codegen.cpu.products.pairs import copy_pairs_signature, count_pairs
-from autojit.codegen.cpu.products.tiles import TileSet, tiles_signature
+from autojit.codegen.cpu.products.tiles import ROW_UNIT, TileSet, tiles_signature
 from autojit.codegen.cpu.vector_text import VectorText
 from autojit.codegen.module_text import Signature
 from autojit.core.dtypes import DType
@@ -23,12 +24,15 @@ from autojit.core.records import record
 
 # What a core's caches hold decides about blocks. On a Zen 4 core a prototype did best with 256 to 384 steps of k and
 # 144 rows per block, and with B packed above some 48 KiB and 64 rows; of other numbers no measurement is recorded.
-DEPTH_BLOCK = 512
-"""Most steps of k per block. A panel of B is then 32 or 64 KiB, and C is read and written once per block."""
+DEPTH_BLOCK = 256
+"""Most steps of k per block. A panel of B is then at most 32 KiB, a first-level cache, and C is read and written once
+per block. On a Skylake server core (GF/s; blocks of 512, 384, 256): 128 x 784 x 512 94, 97, 113; transposed A 90, 92,
+110; 128 x 1024 x 512, transposed A, 86, 92, 104; 1024 x 384 x 128 130, 130, 126. It is one number for all machines,
+because sums are rounded between blocks.
+"""
 
 DEPTH_UNIT = 8
-ROW_UNIT = 12
-"""Blocks are cut in these units; the rows' is a multiple of every tile height."""
+"""Blocks of k are cut in this unit, those of rows in `ROW_UNIT`, a multiple of every tile height."""
 
 ROW_BLOCK_BYTES = 192 << 10
 """Size of a block of A: part of the second-level cache of any current core (256 KiB and more)."""
@@ -42,10 +46,10 @@ PACK_B_BYTES = 48 << 10
 PACK_B_ROWS = 64
 PACK_A_COLUMNS = 128
 PACK_A_STRIDE_BYTES = 1024
-"""A is copied if its lines are at least this far apart and it is read for at least `PACK_A_COLUMNS` columns.
+"""A is copied if its columns are at least this far apart and it is read for at least `PACK_A_COLUMNS` columns."""
 
-Lines at multiples of a large power of two share few sets of a cache.
-"""
+MEETING_BYTES = 4096
+"""Rows of A at multiples of this share the sets of a first-level cache, and are copied."""
 
 PADDING = 16
 """Elements between the lines of a copied block of A beyond their length, against strides of a page."""
@@ -64,15 +68,15 @@ def round_up(value: int, step: int) -> int:
 def a_block_elements(dtype: DType) -> int:
     """Room for a copied block of A, whichever way its lines run."""
     rows = round_up(row_block(dtype), PADDING)
-    return (rows + PADDING) * (DEPTH_BLOCK + PADDING)
+    return (rows + PADDING) * (DEPTH_BLOCK + PADDING)  # panels of rows need a line more each
 
 
 _A = "ptr a, i64 rsa, i64 csa"
 _B = "ptr b, i64 rsb, i64 csb"
 _C = "ptr c, i64 rsc, i64 csc"
 _PARAMETERS = {
-    "columns": f"i64 m, i64 k, {_A}, ptr b, i64 ldb, ptr c, i64 ldc, i64 columns, i64 accumulate",
-    "scattered": f"i64 m, i64 k, {_A}, ptr b, i64 ldb, {_C}, i64 columns, i64 accumulate",
+    "columns": f"i64 m, i64 k, {_A}, i64 skip, ptr b, i64 ldb, ptr c, i64 ldc, i64 columns, i64 accumulate",
+    "scattered": f"i64 m, i64 k, {_A}, i64 skip, ptr b, i64 ldb, {_C}, i64 columns, i64 accumulate",
     **dict.fromkeys(("blocks", "gemm"), f"i64 m, i64 n, i64 k, {_A}, {_B}, {_C}, i64 accumulate, ptr scratch"),
 }
 
@@ -129,8 +133,8 @@ class BlockLoops(ABC):
         """Packed elements in as many steps of k."""
 
     @abstractmethod
-    def _block_of_a(self, first_row: str, rows: str, first_depth: str, depth: str) -> tuple[str, str, str]:
-        """Address and strides in bytes of the block, after copying it if it must be, or that pays."""
+    def _block_of_a(self, first_row: str, rows: str, first_depth: str, depth: str) -> tuple[str, str, str, str]:
+        """Address, strides and skip (`tiles_signature`) of the block, after copying it if it must be, or that pays."""
 
     @abstractmethod
     def _wide_columns(self, columns: str, a: Sequence[str], starts: tuple[str, str], accumulate: str) -> str:
@@ -151,10 +155,9 @@ class BlockLoops(ABC):
         with text.loop(0, "%n", column_step) as first_column, text.loop(0, "%k", self.depth_step) as first_depth:
             self._depth_block(first_column, text.least(text.sub("%n", first_column), column_step), first_depth)
 
+    @abstractmethod
     def _packs_a(self) -> str:
-        text = self.text
-        far = text.test("sge", text.most("%rsa", "%csa"), PACK_A_STRIDE_BYTES)
-        return text.both(far, text.test("sge", "%n", PACK_A_COLUMNS))
+        """Whether blocks of A are copied because that pays."""
 
     def _depth_block(self, first_column: str, columns: str, first_depth: str) -> None:
         text = self.text
@@ -235,20 +238,29 @@ class PlainBlocks(BlockLoops):
             text.call(tile, *a, b, "%rsb", c, "%rsc", wide.columns, accumulate)
         return stop
 
-    def _block_of_a(self, first_row: str, rows: str, first_depth: str, depth: str) -> tuple[str, str, str]:
-        """Address and strides in bytes of the block, after copying it if that pays."""
+    def _packs_a(self) -> str:
+        """Rows that meet in a cache's sets, and columns, whose elements are far apart as tiles walk along k."""
+        text = self.text
+        meeting = text.test("eq", text.binary("and", "%rsa", MEETING_BYTES - 1), 0)
+        apart = text.test("sge", "%csa", PACK_A_STRIDE_BYTES)
+        pays = text.choose(text.test("eq", "%csa", self.size), meeting, apart, "i1")
+        return text.both(pays, text.test("sge", "%n", PACK_A_COLUMNS))
+
+    def _block_of_a(self, first_row: str, rows: str, first_depth: str, depth: str) -> tuple[str, str, str, str]:
+        """Address, strides and skip of the block, after copying it if that pays: rows as such, columns in panels."""
         text, size = self.text, self.size
         plain = text.at("%a", text.add(text.mul(first_row, "%rsa"), text.mul(first_depth, "%csa")))
         by_rows = self.rows_of_a_contiguous
-        lines, length = text.choose(by_rows, rows, depth), text.choose(by_rows, depth, rows)
-        line_stride, stride = text.choose(by_rows, "%rsa", "%csa"), text.choose(by_rows, "%csa", "%rsa")
-        padded = text.mul(text.add(text.round_up(length, PADDING), PADDING), size)
-        with text.when(self.packs_a):
-            copy = copy_block_signature(self.tiles)
-            text.call(copy, lines, length, plain, line_stride, stride, "%scratch", padded)
-        row_stride = text.choose(self.packs_a, text.choose(by_rows, padded, size), "%rsa")
-        column_stride = text.choose(self.packs_a, text.choose(by_rows, size, padded), "%csa")
-        return text.choose(self.packs_a, "%scratch", plain, "ptr"), row_stride, column_stride
+        padded = text.mul(text.add(text.round_up(depth, PADDING), PADDING), size)
+        copies, packs = text.both(self.packs_a, by_rows), text.both(self.packs_a, text.negate(by_rows))
+        with text.when(copies):
+            text.call(copy_block_signature(self.tiles), rows, depth, plain, "%rsa", "%csa", "%scratch", padded)
+        with text.when(packs):
+            text.call(pack_rows_signature(self.tiles), rows, depth, plain, "%rsa", "%csa", "%scratch")
+        row_stride = text.choose(copies, padded, text.choose(packs, size, "%rsa"))
+        column_stride = text.choose(packs, ROW_UNIT * size, "%csa")
+        skip = text.choose(packs, text.mul(depth, ROW_UNIT * size), 0)
+        return text.choose(self.packs_a, "%scratch", plain, "ptr"), row_stride, column_stride, skip
 
 
 class PairBlocks(BlockLoops):
@@ -263,7 +275,12 @@ class PairBlocks(BlockLoops):
     def _wide_columns(self, columns: str, a: Sequence[str], starts: tuple[str, str], accumulate: str) -> str:
         return "0"
 
-    def _block_of_a(self, first_row: str, rows: str, first_depth: str, depth: str) -> tuple[str, str, str]:
+    def _packs_a(self) -> str:
+        text = self.text
+        far = text.test("sge", text.most("%rsa", "%csa"), PACK_A_STRIDE_BYTES)
+        return text.both(far, text.test("sge", "%n", PACK_A_COLUMNS))
+
+    def _block_of_a(self, first_row: str, rows: str, first_depth: str, depth: str) -> tuple[str, str, str, str]:
         text, size = self.text, self.size
         plain = text.at("%a", text.add(text.mul(first_row, "%rsa"), text.mul(first_depth, "%csa")))
         by_rows, pairs = self.rows_of_a_contiguous, self._elements(depth)
@@ -275,4 +292,4 @@ class PairBlocks(BlockLoops):
             text.call(copy_pairs_signature(self.tiles), *copied)
         row_stride = text.choose(copies, text.choose(by_rows, padded, size), "%rsa")
         column_stride = text.choose(by_rows, size, padded)
-        return text.choose(copies, "%scratch", plain, "ptr"), row_stride, column_stride
+        return text.choose(copies, "%scratch", plain, "ptr"), row_stride, column_stride, "0"

@@ -12,7 +12,7 @@ How blocking works (names as in Goto and van de Geijn, ACM TOMS 34(3), 2008)::
     for n in steps of COLUMN_BLOCK             B's block stays in the shared cache
       for k in even steps of at most DEPTH_BLOCK
         for m in steps of row_block            A's block stays in the second-level cache
-          [copy A's block, if its strides are bad]
+          [copy A's block, or pack it in panels, if its strides are bad]
           for n in steps of one panel          B's panel stays in the first-level cache
             [pack the next few panels, on the first round over m]
             micro-kernels down the rows of A   (tiles)
@@ -43,11 +43,20 @@ from autojit.codegen.cpu.products.dots import add_old_value, dots_signature, wri
 from autojit.codegen.cpu.products.packing import (
     copy_block_signature,
     pack_panels_signature,
+    pack_rows_signature,
     write_copy_block,
     write_pack_panels,
+    write_pack_rows,
 )
 from autojit.codegen.cpu.products.pairs import copy_pairs_signature, write_copy_pairs, write_pack_pairs
-from autojit.codegen.cpu.products.tiles import TileSet, TileShape, tile_set, tiles_signature, write_tiles
+from autojit.codegen.cpu.products.tiles import (
+    ROW_UNIT,
+    TileSet,
+    TileShape,
+    tile_set,
+    tiles_signature,
+    write_tiles,
+)
 from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State
 from autojit.codegen.target import HostTarget
@@ -81,6 +90,7 @@ def gemm_module(operand: DType, host: HostTarget) -> str:
     if tiles.steps == 1:
         add(pack_panels_signature(tiles), partial(write_pack_panels, tiles))
         add(copy_block_signature(tiles), partial(write_copy_block, tiles))
+        add(pack_rows_signature(tiles), partial(write_pack_rows, tiles))
         add(dots_signature(tiles), partial(write_dots, tiles))
     else:
         add(pack_panels_signature(tiles), partial(write_pack_pairs, tiles))
@@ -97,7 +107,7 @@ def _write_columns(tiles: TileSet, text: VectorText) -> None:
     """Tiles from left to right over one panel."""
 
     def run(shape: TileShape, b: str, c: str, columns: Operand) -> None:
-        a = "%a", "%rsa", "%csa"
+        a = "%a", "%rsa", "%csa", "%skip"
         text.call(tiles_signature(tiles, shape), "%m", "%k", *a, b, "%ldb", c, "%ldc", columns, "%accumulate")
 
     def whole(shape: TileShape, state: State) -> State:
@@ -123,13 +133,15 @@ def _write_scattered(tiles: TileSet, text: VectorText) -> None:
     """The same for a C with any strides ``rsc, csc``: tile by tile through the stack."""
     size, panel = tiles.dtype.size_bytes, tiles.panel
     element = Vector(tiles.dtype, 1).element
+    assert tiles.tallest == ROW_UNIT, "turns begin with panels of A"
     tile = text.local(f"[{tiles.tallest * panel} x {element}]")
     text.line("%adds = icmp ne i64 %accumulate, 0")
     with text.loop(0, "%m", tiles.tallest) as row:
         rows = text.least(text.sub("%m", row), tiles.tallest)
-        a = text.at("%a", text.mul(row, "%rsa"))
+        panels = text.mul(text.quotient(row, ROW_UNIT), "%skip")
+        a = text.at(text.at("%a", text.mul(row, "%rsa")), panels), "%rsa", "%csa", "%skip"
         b, c = ("%b", "%ldb"), (tile, panel * size)
-        text.call(signature(tiles.operand, "columns"), rows, "%k", a, "%rsa", "%csa", *b, *c, "%columns", 0)
+        text.call(signature(tiles.operand, "columns"), rows, "%k", *a, *b, *c, "%columns", 0)
         with text.loop(0, rows) as i, text.loop(0, "%columns") as j:
             source = text.at(tile, text.add(text.mul(i, panel * size), text.mul(j, size)))
             line = text.mul(text.add(row, i), "%rsc")

@@ -1,7 +1,8 @@
 """Copying blocks of A and B to where the micro-kernels read them fast.
 
 B goes into panels: ``k`` rows of `TileSet.panel` contiguous columns, so that a tile walks B straight through. A block
-of A keeps its major order and only becomes dense, because large strides put all rows of a tile into one cache set.
+of A whose rows are contiguous keeps its order and only becomes dense, because some strides put all rows of a tile into
+one cache set; one whose columns are becomes panels of `ROW_UNIT` rows, which tiles read straight through as well.
 
 Three ways to fill panels: rows of B are contiguous (vector copies), columns are (square blocks transposed in
 registers), neither (element by element). Columns beyond B are never read from memory; what the panel holds there is
@@ -10,7 +11,7 @@ zero, a copy of the last column or what was there before, and no tile stores it.
 
 from __future__ import annotations
 
-from autojit.codegen.cpu.products.tiles import TileSet
+from autojit.codegen.cpu.products.tiles import ROW_UNIT, TileSet
 from autojit.codegen.cpu.vector_text import Vector, VectorText
 from autojit.codegen.module_text import Signature
 
@@ -174,3 +175,40 @@ def write_copy_block(tiles: TileSet, text: VectorText) -> None:
         elements = text.choose(contiguous, 0, "%length")
         with text.loop(0, elements) as j:
             copy_element(text, tiles, text.at(source, text.mul(j, "%stride")), text.at(target, text.mul(j, size)))
+
+
+def pack_rows_signature(tiles: TileSet) -> Signature:
+    """What `write_pack_rows` writes: panels of `ROW_UNIT` rows, each as long as `ROW_UNIT` times ``k`` + 1 elements.
+
+    Strides are in bytes. Vectors stick out of the last line of a panel, into the line that is left free.
+    """
+    return Signature(f"aj_pack_rows_{tiles.dtype.short}", "i64 rows, i64 k, ptr a, i64 rsa, i64 csa, ptr packed")
+
+
+def write_pack_rows(tiles: TileSet, text: VectorText) -> None:
+    """What the function does: line after line, so that the next line of a panel covers what sticks out of the last."""
+    vector, size = tiles.widest, tiles.dtype.size_bytes
+    beyond = -ROW_UNIT % vector.lanes
+    contiguous = text.test("eq", "%rsa", size)
+    whole = text.quotient(text.most(text.sub("%rows", beyond), 0), ROW_UNIT)
+    whole, part = text.choose(contiguous, text.mul(whole, ROW_UNIT), 0), text.choose(contiguous, "%rows", 0)
+    row_bytes = text.mul(text.add("%k", 1), size)
+    with text.loop(0, "%k") as p:
+        source, target = text.at("%a", text.mul(p, "%csa")), text.at("%packed", text.mul(p, ROW_UNIT * size))
+
+        def copy(row: str, first: int, mask: str = "") -> None:
+            piece = text.at(source, text.mul(text.add(row, first), size))
+            place = text.at(text.at(target, text.mul(row, row_bytes)), first * size)
+            value = text.masked_load(vector, piece, mask) if mask else text.load_vector(vector, piece)
+            text.store_vector(vector, value, place)
+
+        with text.loop(0, whole, ROW_UNIT) as row:
+            for first in range(0, ROW_UNIT, vector.lanes):
+                copy(row, first)
+        with text.loop(whole, part, ROW_UNIT) as row:
+            for first in range(0, ROW_UNIT, vector.lanes):
+                copy(row, first, text.mask_below(vector, text.sub("%rows", row), first))
+        with text.loop(part, "%rows") as single:
+            panel = text.mul(text.quotient(single, ROW_UNIT), ROW_UNIT)
+            place = text.at(text.at(target, text.mul(panel, row_bytes)), text.mul(text.sub(single, panel), size))
+            copy_element(text, tiles, text.at(source, text.mul(single, "%rsa")), place)
