@@ -102,7 +102,7 @@ def _compiled(
     kept = tuple(fixed_outputs if lasting is None else lasting)
     times = [time.perf_counter()]
     target = backend.target()
-    key = key_of_step(graph, (donated, kept, options.memory_budget, machine, target))
+    key = key_of_step(graph, machine.kind, (donated, kept, options.memory_budget, machine, target))
     known = None if key is None else found(key)
     if known is not None:
         optimized, plan, lowered = known

@@ -15,6 +15,7 @@ import pytest
 import autojit as aj
 from autojit import compiler
 from autojit.core.config import config
+from autojit.core.device import CPU
 from autojit.core.dtypes import float32
 from autojit.ir import Op, parse_graph
 from autojit.runtime import kept_steps
@@ -79,7 +80,7 @@ def test_what_is_found_is_what_was_kept(name: str, found: list[bool], monkeypatc
 
 
 def training() -> list[float]:
-    """Dropout, open sizes, Adam, and a look-up; the losses of five steps."""
+    """Dropout, open sizes, Adam, and a look-up; the losses of five steps, behind the number of captures."""
     aj.manual_seed(0)
     model = aj.nn.Sequential(aj.nn.Embedding(20, 8), aj.nn.Linear(8, 16), aj.nn.Dropout(0.2), aj.nn.Linear(16, 3))
     optimizer = aj.optim.Adam(model.parameters(), 1e-2)
@@ -92,12 +93,14 @@ def training() -> list[float]:
         optimizer.step()
         return loss.detach()
 
-    return [step(aj.tensor(np.arange(n) % 20)).item() for n in (7, 7, 5, 9, 7)]
+    losses = [step(aj.tensor(np.arange(n) % 20)).item() for n in (7, 7, 5, 9, 7)]
+    return [step.stats()["captures"], *losses]
 
 
 def test_a_step_that_is_recorded_again_is_found_and_computes_the_same_bits(found: list[bool]) -> None:
     first = training()
     assert not any(found)
+    assert first[0] <= 2  # the size stays open
     count = len(found)
     assert training() == first
     assert found[count:] == [True] * count
@@ -122,7 +125,7 @@ def test_keys_are_equal_where_graphs_say_the_same() -> None:
             continue
         for op, inputs in op_class.samples(float32)[:3]:
             graph = graph_of(op, inputs)
-            digest = StepKey(graph, ()).digest
+            digest = StepKey(graph, CPU.type, ()).digest
             assert digests.setdefault(str(graph), digest) == digest
             assert texts.setdefault(digest, str(graph)) == str(graph)
     assert len(texts) > 100
@@ -130,27 +133,37 @@ def test_keys_are_equal_where_graphs_say_the_same() -> None:
 
 def test_a_key_says_what_the_step_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = parse_graph("(x: f32[3]) { y: f32[3] = tanh(x); return y }")
-    digests = [StepKey(graph, facts).digest for facts in ((), ({0: 0},), (None, (0,)), (1 << 20,), (-0.0,), (0.0,))]
+    digests = [
+        StepKey(graph, CPU.type, facts).digest for facts in ((), ({0: 0},), (None, (0,)), (1 << 20,), (-0.0,), (0.0,))
+    ]
     monkeypatch.setattr(config, "check", not config.check)
-    digests.append(StepKey(graph, ()).digest)
+    digests.append(StepKey(graph, CPU.type, ()).digest)
     assert len(set(digests)) == len(digests)
 
 
 def test_what_only_this_process_has_is_compiled_and_not_kept(found: list[bool]) -> None:
     seen = []
-    step = aj.jit(lambda x: aj.debug.callback(lambda v: seen.append(float(v)), x.sum()) or x * 2)
+
+    @aj.jit
+    def step(x: Any) -> Any:
+        aj.debug.callback(lambda v: seen.append(float(v)), x.sum())
+        return x * 2
+
     for _ in range(2):
         assert step(aj.ones(3)).tolist() == [2, 2, 2]
     assert seen == [3, 3]
     assert not any(found)
 
 
-def test_an_entry_that_names_anything_else_is_not_read(found: list[bool]) -> None:
+def test_an_entry_that_names_anything_else_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = ObjectCache(tmp_path / "steps")
+    monkeypatch.setattr(config, "keep_steps", True)
+    monkeypatch.setattr(kept_steps, "default_cache", lambda: cache)
     graph = parse_graph("(x: f32[3]) { y: f32[3] = tanh(x); return y }")
-    key = key_of_step(graph, ())
+    key = key_of_step(graph, CPU.type, ())
     assert key is not None
     for thing in (os.getcwd, io.BytesIO, pickle.loads):
-        kept_steps.default_cache().put_blob(key.digest, pickle.dumps(thing))
+        cache.put_blob(key.digest, pickle.dumps(thing))
         assert kept_steps.found(key) is None
 
 

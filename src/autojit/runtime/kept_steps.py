@@ -29,7 +29,7 @@ import numpy as np
 from autojit.core.config import config
 from autojit.core.program_parts import Part
 from autojit.core.records import finish
-from autojit.core.sizes import SymbolicSize
+from autojit.core.sizes import SymbolicSize, parts_of
 from autojit.core.source import SourceLocation
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value
@@ -40,6 +40,7 @@ from autojit.runtime.object_cache import EMITTER_VERSION, default_cache
 from autojit.runtime.sources import compilers_identity
 
 _PROTOCOL = 5
+_FORMAT = 1  # raised when this file writes steps otherwise
 _ALLOWED = frozenset(
     {
         ("builtins", "set"), ("builtins", "frozenset"), ("builtins", "slice"), ("builtins", "complex"),
@@ -63,20 +64,21 @@ class StepKey:
 
     Args:
         graph: as it was recorded.
+        kind: of the device that it is compiled for.
         facts: all else that the step depends on, as data.
 
     Raises:
         NotKept: the graph holds something that only this process has.
     """
 
-    def __init__(self, graph: Graph, facts: Sequence[object]) -> None:
+    def __init__(self, graph: Graph, kind: str, facts: Sequence[object]) -> None:
         self.objects: list[Any] = []
         self.numbers: dict[int, int] = {}
         self._types: dict[TensorType, int] = {}
         self._parts: dict[int, str] = {}
         self._codes: dict[int, tuple[Any, ...]] = {}
         text = io.BytesIO()
-        _KeyPickler(text, self).dump((self.flat(graph), tuple(facts), _switches()))
+        _KeyPickler(text, self).dump((self.flat(graph), tuple(facts), _switches(kind)))
         self.digest = sha256(text.getbuffer()).hexdigest()
 
     def flat(self, graph: Graph) -> tuple[Any, ...]:
@@ -137,7 +139,7 @@ class _KeyPickler(pickle.Pickler):
         if kind is Graph:
             return _made_of, (self._flat(thing),)
         if kind is SymbolicSize:
-            return _made_of, (thing.hint, thing.expression)
+            return _made_of, parts_of(thing)
         if kind is frozenset or kind is set:
             return _made_of, tuple(sorted(thing, key=str))
         if isinstance(thing, GraphOp) and thing.opened_by == "open_bodies":  # the compiler sees through it
@@ -200,7 +202,7 @@ class _StepPickler(pickle.Pickler):
         if kind is Graph:
             return Graph, (thing.inputs, thing.nodes, thing.outputs)
         if kind is SymbolicSize:
-            return _size, (thing.hint, thing.expression)
+            return SymbolicSize, parts_of(thing)
         if kind in _OF_PROCESS:
             raise NotKept(kind.__name__)
         if isinstance(thing, Op):
@@ -218,10 +220,6 @@ def _bare(kind: type) -> Any:
     return object.__new__(kind)
 
 
-def _size(hint: int, expression: Any) -> SymbolicSize:
-    return SymbolicSize(hint, expression)
-
-
 class _StepReader(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, key: StepKey) -> None:
         super().__init__(file)
@@ -229,7 +227,7 @@ class _StepReader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if module == __name__:
-            return {"_recorded": self._recorded, "_bare": _bare, "_size": _size}[name]
+            return {"_recorded": self._recorded, "_bare": _bare}[name]
         if not _is_ours(module, name):
             raise NotKept(f"{module}.{name}")
         found = super().find_class(module, name)
@@ -238,7 +236,7 @@ class _StepReader(pickle.Unpickler):
         return found
 
 
-def key_of_step(graph: Graph, facts: Sequence[object]) -> StepKey | None:
+def key_of_step(graph: Graph, kind: str, facts: Sequence[object]) -> StepKey | None:
     """The name of what is made of a graph (see `StepKey`); None where nothing is kept of it.
 
     Example:
@@ -249,10 +247,10 @@ def key_of_step(graph: Graph, facts: Sequence[object]) -> StepKey | None:
         >>> [key.digest == keys[0].digest for key in keys]
         [True, False, True]
     """
-    if not config.keep_steps or compilers_identity() is None:
+    if not config.keep_steps or compilers_identity(kind) is None:
         return None
     try:
-        return StepKey(graph, facts)
+        return StepKey(graph, kind, facts)
     except (NotKept, pickle.PicklingError, RecursionError):
         return None
 
@@ -276,6 +274,14 @@ def keep(key: StepKey, step: object) -> None:
     default_cache().put_blob(key.digest, file.getvalue())
 
 
-def _switches() -> tuple[object, ...]:
+def _switches(kind: str) -> tuple[object, ...]:
     switches = config.opt_level, config.passes, config.check, EMITTER_VERSION
-    return *switches, compilers_identity(), llvm_identity(), np.__version__, np.__file__, sys.implementation.cache_tag
+    return (
+        *switches,
+        _FORMAT,
+        compilers_identity(kind),
+        llvm_identity(),
+        np.__version__,
+        np.__file__,
+        sys.implementation.cache_tag,
+    )

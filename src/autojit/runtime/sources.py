@@ -10,8 +10,10 @@ from autojit.core.once import once
 
 _PRODUCTS = ("core", "codegen", "codegen/cpu", "codegen/cpu/products")
 """What writes the matrix products. Other rooms write nothing of them."""
-_COMPILER = ("", "core", "ir", "ops", "transforms", "passes", "schedule", "codegen", "runtime")
-"""What makes a lowered step of a graph, with all rooms inside; the first is the compiler's one door."""
+_COMPILER = ("", "core", "ir", "ops", "transforms", "passes", "schedule", "codegen")
+"""What makes a lowered step of a graph, with the rooms inside; the first is the compiler's one door."""
+_OF_DEVICES = "codegen/cuda"
+"""Writes nothing of a step of the host."""
 
 
 @once
@@ -22,28 +24,29 @@ def writers_identity() -> str | None:
         >>> writers_identity() == writers_identity()
         True
     """
-    return _identity(_PRODUCTS, inside=False)
+    return _identity(_PRODUCTS)
 
 
 @once
-def compilers_identity() -> str | None:
-    """The same for everything that a lowered step depends on."""
-    return _identity(_COMPILER, inside=True)
+def compilers_identity(kind: str) -> str | None:
+    """The same for everything that a lowered step for this kind of device depends on."""
+    return _identity(_COMPILER, inside=True, but="" if kind != "cpu" else _OF_DEVICES)
 
 
-def _identity(rooms: Sequence[str], inside: bool) -> str | None:
+def _identity(rooms: Sequence[str], inside: bool = False, but: str = "") -> str | None:
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    digest = sha256()
+    seen = []
     waiting = list(rooms)
     try:
         for room in waiting:
             with os.scandir(os.path.join(package, room)) as entries:
-                for entry in sorted(entries, key=lambda entry: entry.name):
-                    if entry.name.endswith(".py"):
+                for entry in entries:
+                    name = entry.name
+                    if name.endswith(".py"):
                         status = entry.stat()
-                        digest.update(f"{room}/{entry.name} {status.st_size} {status.st_mtime_ns}\n".encode())
-                    elif inside and room and "." not in entry.name and not entry.name.startswith("_"):
-                        waiting.append(f"{room}/{entry.name}")
+                        seen.append((room, name, status.st_size, status.st_mtime_ns))
+                    elif inside and room and "." not in name and name[0] != "_" and f"{room}/{name}" != but:
+                        waiting.append(f"{room}/{name}")
     except OSError:  # the package is in an archive
         return None
-    return digest.hexdigest()
+    return sha256(repr(sorted(seen)).encode()).hexdigest()
