@@ -14,6 +14,7 @@ import pytest
 # Before NumPy is imported: the reference must not compete for cores with the code under test or the other workers.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("AUTOJIT_KEEP_STEPS", "0")  # tests look at stages that a step which is found leaves out
 
 import hypothesis
 import numpy as np

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from autojit.backend import Backend, backend_of
@@ -19,6 +19,7 @@ from autojit.core.undivided_work import undivided
 from autojit.ir.graph import Graph
 from autojit.passes.pipeline import optimize
 from autojit.runtime.executable import Executable
+from autojit.runtime.kept_steps import found, keep, key_of_step
 from autojit.schedule.forms import KnownForms
 from autojit.schedule.kinds import product_dtypes
 from autojit.schedule.recompute import within_budget
@@ -100,6 +101,15 @@ def _compiled(
     """
     kept = tuple(fixed_outputs if lasting is None else lasting)
     times = [time.perf_counter()]
+    target = backend.target()
+    key = key_of_step(graph, machine.kind, (donated, kept, options.memory_budget, machine, target))
+    known = None if key is None else found(key)
+    if known is not None:
+        optimized, plan, lowered = known
+        backend.begin(lowered.gemm_dtypes)
+        times.append(time.perf_counter())
+        executable = backend.build(lowered, fixed_inputs, fixed_outputs, kept)
+        return Compiled(optimized, plan, lowered, executable, _elapsed(("found", "native"), times))
     stage(f"passes over {len(graph.nodes)} ops")
     optimized = optimize(graph, machine)
     backend.begin(product_dtypes(optimized, machine))
@@ -116,12 +126,18 @@ def _compiled(
     times.append(time.perf_counter())
     late_interrupts.poll()
     stage(f"code of {len(plan.kernels)} kernels")
-    lowered = backend.lower(plan, backend.target())
+    lowered = backend.lower(plan, target)
     times.append(time.perf_counter())
     late_interrupts.poll()
     stage(f"machine code of {len(plan.kernels)} kernels")
     executable = backend.build(lowered, fixed_inputs, fixed_outputs, kept)
-    times.append(time.perf_counter())
-    stages = ("passes", "schedule", "lower", "native")
-    elapsed = {name: after - before for name, before, after in zip(stages, times, times[1:], strict=False)}
+    elapsed = _elapsed(("passes", "schedule", "lower", "native"), times)
+    if key is not None:
+        keep(key, (optimized, plan, lowered))
     return Compiled(optimized, plan, lowered, executable, elapsed)
+
+
+def _elapsed(stages: Sequence[str], times: Sequence[float]) -> dict[str, float]:
+    """Seconds of each stage: from the one of these times to the next, of the last until now."""
+    ends = (*times[1:], time.perf_counter())
+    return {name: after - before for name, before, after in zip(stages, times, ends, strict=True)}

@@ -17,6 +17,7 @@ from pathlib import Path
 
 SHOWN_LINES = 40  # of one step's diff
 os.environ["AUTOJIT_REFERENCE"] = "1"  # eager mode's own kernels are made once a process, by whichever step is first
+os.environ["AUTOJIT_KEEP_STEPS"] = "0"  # every graph is scheduled and lowered
 os.environ.setdefault("AUTOJIT_OPT_LEVEL", "0")  # LLVM's work is not compared
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

@@ -107,6 +107,9 @@ class Record(tuple[T, ...]):
             raise TypeError(f"{cls.__name__}: missing fields: {missing}, unknown ones: {unknown}")
         return {name: given[name] for name in cls._names}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_words, (type(self), tuple(self))
+
     def but(self, **values: T) -> Self:
         """The record with other values in some of its fields."""
         if values.keys() - self.fields.keys():
@@ -114,3 +117,7 @@ class Record(tuple[T, ...]):
         return super().__new__(
             type(self), [values.get(name, word) for name, word in zip(self._names, self, strict=True)]
         )
+
+
+def _of_words(kind: type[Record[T]], words: tuple[T, ...]) -> Record[T]:
+    return tuple.__new__(kind, words)

@@ -30,6 +30,7 @@ class Config:
     opt_level: int = int(os.environ.get("AUTOJIT_OPT_LEVEL", "2"))
     passes: str = os.environ.get("AUTOJIT_PASSES", "all")
     check: bool = _flag("AUTOJIT_CHECK")
+    keep_steps: bool = os.environ.get("AUTOJIT_KEEP_STEPS", "1").lower() not in ("0", "false", "no", "off")
     reference: bool = _flag("AUTOJIT_REFERENCE")  # read when a thread starts to use tensors
     full_traceback: bool = _flag("AUTOJIT_FULL_TRACEBACK")
     notice: bool = os.environ.get("AUTOJIT_NOTICE", "1").lower() not in ("0", "false", "no", "off")

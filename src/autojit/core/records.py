@@ -9,10 +9,11 @@ Records are equal when their fields are written alike (`structure`): open sizes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from dataclasses import KW_ONLY, MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from inspect import get_annotations
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import Any, NamedTuple, TypeVar, dataclass_transform, overload
+from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, overload
 
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import asked
@@ -89,7 +90,7 @@ def finish(cls: type) -> None:
 def _write(cls: type[Any], wishes: _Wishes) -> None:
     """Make a dataclass of a class; ``__init__`` comes last, since other threads wait in the one that is there."""
     inherits_frozen = any(getattr(base, "__dataclass_params__", wishes).frozen for base in cls.__mro__[1:-1])
-    dataclass(init=False, repr=False, eq=False, frozen=inherits_frozen)(cls)
+    _take_fields(cls, inherits_frozen)
     cls.__dataclass_params__.frozen = wishes.frozen  # for dataclasses that inherit: all are frozen, or none is
     listed = fields(cls)
     added: dict[str, object] = {"__repr__": _repr([f.name for f in listed if f.repr])}
@@ -103,6 +104,26 @@ def _write(cls: type[Any], wishes: _Wishes) -> None:
         if name not in vars(cls):
             type.__setattr__(cls, name, method)
     type.__setattr__(cls, "__init__", _initializer(cls, listed, wishes.frozen))
+
+
+def _take_fields(cls: type[Any], frozen: bool) -> None:
+    """Let ``dataclass`` find a class's fields. It searches each text for special types, most of its time."""
+    texts = get_annotations(cls)
+    kinds = {name: _special(text) if isinstance(text, str) else text for name, text in texts.items()}
+    type.__setattr__(cls, "__annotations__", kinds)
+    try:
+        dataclass(init=False, repr=False, eq=False, frozen=frozen)(cls)
+    finally:
+        type.__setattr__(cls, "__annotations__", texts)
+    for name, text in texts.items():
+        if name in cls.__dataclass_fields__:
+            cls.__dataclass_fields__[name].type = text
+
+
+def _special(text: str) -> Any:
+    """What ``dataclass`` has to know of an annotation."""
+    name = text.partition("[")[0].rpartition(".")[2]
+    return ClassVar if name == "ClassVar" else KW_ONLY if name == "KW_ONLY" else object
 
 
 def _repr(names: Sequence[str]) -> Callable[[Any], str]:

@@ -203,6 +203,11 @@ def plain_text(n: int) -> str:
     return str(n._digits() if type(n) is SymbolicSize and asked.recorder is not None else n)
 
 
+def parts_of(size: SymbolicSize) -> tuple[int, Expression]:
+    """What makes the size again, for what the compiler writes to files; users' files cannot hold one."""
+    return size.hint, size.expression
+
+
 def size(hint: int, expression: Expression) -> int:
     """An int that carries an expression; a plain int when that is constant."""
     fixed = expression.constant

@@ -36,6 +36,9 @@ class _Hashed:
     def __eq__(self, other: object) -> bool:
         return self is other or (type(self) is type(other) and self._parts() == other._parts())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._parts()  # without the hash, which is another one in another process
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}{self._parts()!r}"
 

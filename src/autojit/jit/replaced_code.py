@@ -12,10 +12,11 @@ import sys
 from collections.abc import Callable
 from functools import cache, partial
 from operator import itemgetter
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.epoch import note_switch
+from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.jit.guards import WordsGuard
 from autojit.jit.observed_functions import is_own_class, is_users
@@ -95,6 +96,8 @@ def note_class(observer: ObservedObjects, cls: type) -> None:
     observer.note(found, _CODE, f"code of {found.__name__}", read, held, WordsGuard(found, type_version))
     for value in held:
         function = own(value, "__func__", value)
+        if type(function) is FunctionType and is_own(function.__code__):  # nearly all of them
+            continue
         if is_users(function):
             observer.enter(function, function.__name__)
 

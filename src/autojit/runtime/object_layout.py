@@ -34,9 +34,15 @@ def layout_is_known() -> bool:
     """Whether this interpreter's objects are laid out as `entry_records` states."""
     if sys.implementation.name != "cpython" or struct.calcsize("P") != 8 or sys.byteorder != "little":
         return False
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if _is_free_threaded():
         return False
     return _containers_fit() and _array_fits() and _counts_fit()
+
+
+def _is_free_threaded() -> bool:
+    """Whether Python was built to run without its lock; its flags tell without reading how it was configured."""
+    flags = getattr(sys, "abiflags", None)
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED")) if flags is None else "t" in flags
 
 
 def slot_offset(cls: type, name: str) -> int:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from hashlib import sha256
 
 from autojit.core.once import once
 
-_ROOMS = ("core", "codegen", "codegen/cpu", "codegen/cpu/products")
+_PRODUCTS = ("core", "codegen", "codegen/cpu", "codegen/cpu/products")
 """What writes the matrix products. Other rooms write nothing of them."""
+_COMPILER = ("", "core", "ir", "ops", "transforms", "passes", "schedule", "codegen")
+"""What makes a lowered step of a graph, with the rooms inside; the first is the compiler's one door."""
+_OF_DEVICES = "codegen/cuda"
+"""Writes nothing of a step of the host."""
 
 
 @once
@@ -19,15 +24,29 @@ def writers_identity() -> str | None:
         >>> writers_identity() == writers_identity()
         True
     """
+    return _identity(_PRODUCTS)
+
+
+@once
+def compilers_identity(kind: str) -> str | None:
+    """The same for everything that a lowered step for this kind of device depends on."""
+    return _identity(_COMPILER, inside=True, but="" if kind != "cpu" else _OF_DEVICES)
+
+
+def _identity(rooms: Sequence[str], inside: bool = False, but: str = "") -> str | None:
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    digest = sha256()
+    seen = []
+    waiting = list(rooms)
     try:
-        for room in _ROOMS:
+        for room in waiting:
             with os.scandir(os.path.join(package, room)) as entries:
-                for entry in sorted(entries, key=lambda entry: entry.name):
-                    if entry.name.endswith(".py"):
+                for entry in entries:
+                    name = entry.name
+                    if name.endswith(".py"):
                         status = entry.stat()
-                        digest.update(f"{room}/{entry.name} {status.st_size} {status.st_mtime_ns}\n".encode())
+                        seen.append((room, name, status.st_size, status.st_mtime_ns))
+                    elif inside and room and "." not in name and name[0] != "_" and f"{room}/{name}" != but:
+                        waiting.append(f"{room}/{name}")
     except OSError:  # the package is in an archive
         return None
-    return digest.hexdigest()
+    return sha256(repr(sorted(seen)).encode()).hexdigest()

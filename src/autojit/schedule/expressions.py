@@ -55,6 +55,19 @@ class Expr:
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"an expression does not change: {type(self).__name__}.{name}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        own = {self.own: getattr(self, self.own)}
+        return _made_again, (
+            type(self),
+            own,
+            self.serial,
+            self.dtype,
+            self.args,
+            self.positions,
+            self.guards,
+            self.phase,
+        )
+
     def __repr__(self) -> str:
         return f"<{self.serial}: {self.structure()}>"
 
@@ -70,6 +83,10 @@ _set_args, _set_dtype, _set_guards, _set_phase, _set_positions, _set_serial = (
     Expr.__dict__[name].__set__ for name in Expr.__slots__
 )
 _set: Any = object.__setattr__
+
+
+def _made_again(kind: type[Expr], own: dict[str, Any], *parts: Any) -> Expr:
+    return kind(*parts, **own)
 
 
 class Load(Expr):

@@ -100,6 +100,9 @@ class Form:
         self.rewritten: dict[Any, Any] = {}
         self.texts: dict[Any, Any] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Form, ()
+
 
 @record(eq=False)
 class LoopProgram:
