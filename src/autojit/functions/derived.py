@@ -81,7 +81,7 @@ def addcdiv(input: Operand, tensor1: Operand, tensor2: Operand, *, value: Number
         return in_one_pass("addcdiv", (value,), input, tensor1, tensor2, node="AddcdivBackward0")
     if all(isinstance(t, Tensor) and type_of(t).dtype.category < 2 for t in (tensor1, tensor2)):
         raise UsageError(
-            "Integer division with addcdiv is not supported",
+            "Integer division with addcdiv is no longer supported",
             {"tensor1": tensor1, "tensor2": tensor2},
             "convert to floats: addcdiv(input, tensor1.float(), tensor2)",
         )
