@@ -61,3 +61,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 def test_refusals_say_what_torch_says(asked: Callable[[], Any], said: str) -> None:
     with pytest.raises((RuntimeError, IndexError), match=said):
         asked()
+
+
+@pytest.mark.parametrize("line", [lambda out: aj.arange(4.0, out=out), lambda out: aj.linspace(0, 3, 4, out=out)])
+def test_lines_fill_a_place_of_as_many_elements(line: Callable[..., Any]) -> None:
+    table = aj.zeros(2, 3)
+    line(table.narrow(1, 1, 2))
+    assert table.tolist() == [[0, 0, 1], [0, 2, 3]]
+
+
+def test_a_size_by_name_leaves_the_bound_by_place() -> None:
+    assert aj.randint(1, size=(2, 3)).tolist() == [[0] * 3] * 2
+    assert aj.block_diag().shape == (1, 0)

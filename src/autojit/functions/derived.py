@@ -23,7 +23,7 @@ from autojit.dispatch.promotion import Number, Operand, as_operand, cast, floati
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices, in_lower_precision
 from autojit.functions.comparison import clamp, eq, isfinite, isnan, le, logical_and, logical_or, where
 from autojit.functions.elementwise import abs, add, clone, div, exp2, log1p, mul, pow, scaled, sub
-from autojit.functions.factories import finish
+from autojit.functions.factories import finish, zeros
 from autojit.functions.index_functions import index_select
 from autojit.functions.own_memory import own_memory
 from autojit.functions.products import bmm, matmul
@@ -193,6 +193,8 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 @declared(method=False)
 def block_diag(*tensors: Tensor) -> Tensor:
     """A matrix with the operands (matrices, vectors as rows, numbers) on its block diagonal."""
+    if not tensors:
+        return zeros(1, 0)
     blocks = [reshape(x, (1, -1)) if type_of(x).ndim < 2 else x for x in tensors]
     if any(type_of(x).ndim > 2 for x in blocks):
         raise UsageError("torch.block_diag: Input tensors must have 2 or fewer dimensions.")
