@@ -95,3 +95,12 @@ def test_what_training_programs_import_first_is_there_and_says_what_it_cannot_do
             names["DDP"](torch.nn.Linear(2, 2))  # type: ignore[operator]
     with pytest.raises(ValueError, match="instance of SDPBackend"), aj.nn.attention.sdpa_kernel([]):
         pass
+
+
+@pytest.mark.parametrize(
+    "path", ["nn.modules.batchnorm", "nn.modules.module", "nn.parallel.distributed", "optim.adamw"]
+)
+def test_paths_of_torchs_files_can_be_imported(path: str) -> None:
+    with aj.torch_names():
+        found = importlib.import_module(f"torch.{path}")
+    assert found is importlib.import_module(f"autojit.{path}")

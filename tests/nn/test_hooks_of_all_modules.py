@@ -96,3 +96,28 @@ def test_bags_over_an_existing_table() -> None:
     bag = nn.EmbeddingBag.from_pretrained(table, mode="sum")
     assert not bag.weight.requires_grad
     assert bag(aj.tensor([[0, 2]])).tolist() == [[4.0, 6.0]]
+
+
+def test_tables_of_a_module_hold_the_hooks_themselves() -> None:
+    layer = nn.Linear(2, 2)
+    seen: list[str] = []
+    before = layer.register_forward_pre_hook(lambda module, args: seen.append("before"))
+    by_name = layer.register_forward_pre_hook(lambda module, args, kwargs: seen.append("by name"), with_kwargs=True)
+    always = layer.register_forward_hook(lambda module, args, output: seen.append("always"), always_call=True)
+    layer(aj.ones(1, 2))
+    with pytest.raises(RuntimeError):
+        layer(aj.ones(1, 3))
+    assert seen == ["before", "by name", "always"] * 2
+    assert all(callable(hook) for table in (layer._forward_pre_hooks, layer._forward_hooks) for hook in table.values())
+    assert before.hooks_dict_ref() is layer._forward_pre_hooks and len(layer._forward_hooks_always_called) == 1
+    for handle in (before, by_name, always):
+        handle.remove()
+    tables = (layer._forward_pre_hooks, layer._forward_pre_hooks_with_kwargs, layer._forward_hooks_always_called)
+    assert not any(tables)
+
+
+def test_a_public_hook_of_a_state_may_not_replace_it() -> None:
+    layer = nn.Linear(2, 2)
+    layer.register_state_dict_post_hook(lambda module, state, prefix, metadata: {})
+    with pytest.raises(RuntimeError, match="state_dict post-hook must return None"):
+        layer.state_dict()

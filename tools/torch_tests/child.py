@@ -1,4 +1,4 @@
-"""One process of ``tools/torch_tests.py``: runs the tests of one file, and writes a line for each as it ends."""
+"""One process of ``python -m tools.torch_tests``: runs the tests of one file, and writes a line for each as it ends."""
 
 from __future__ import annotations
 
@@ -116,11 +116,8 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=30.0)
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    done = (
-        {line["id"] for line in map(json.loads, options.out.read_text().splitlines())}
-        if options.out.is_file()
-        else set()
-    )
+    lines = options.out.read_text().splitlines() if options.out.is_file() else []
+    done = {json.loads(line)["id"] for line in lines}
     os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "cpu"
     sys.argv = [str(options.file)]
     sys.modules["__main__"].__file__ = str(options.file)
@@ -138,18 +135,8 @@ def main() -> None:
             module = importlib.import_module(options.file.stem)
         except BaseException as error:
             traceback.print_exc()
-            out.write(
-                json.dumps(
-                    {
-                        "id": "<import>",
-                        "outcome": "failed",
-                        "error": type(error).__name__,
-                        "message": str(error)[:MESSAGE],
-                        "at": [],
-                    }
-                )
-                + "\n"
-            )
+            told = {"error": type(error).__name__, "message": str(error)[:MESSAGE], "at": []}
+            out.write(json.dumps({"id": "<import>", "outcome": "failed", **told}) + "\n")
             return
         result = Lines(out, options.limit)
         run_classes(list(cases(module, done, options.only)), result)

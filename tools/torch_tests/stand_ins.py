@@ -118,6 +118,24 @@ KNOWN: dict[str, Any] = {
 }
 """What helpers need a value of, by torch's name."""
 
+_OF_KINDS = {
+    "_global_forward_hooks": "_forward_hooks",
+    "_global_forward_pre_hooks": "_forward_pre_hooks",
+    "_global_backward_hooks": "_backward_hooks",
+}
+
+
+class ModuleOfModules(ModuleType):
+    """``torch.nn.modules.module``, where tests assign new tables of the hooks of all modules to be rid of the old."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _OF_KINDS:
+            super().__setattr__(name, value)
+            return
+        hooks = importlib.import_module("autojit.nn.hooks").everywhere
+        for number in [number for number, (kind, _) in hooks.items() if kind == _OF_KINDS[name]]:
+            del hooks[number]
+
 
 def absent(name: str) -> Any:
     """What is given for a name that is not there."""
@@ -330,6 +348,9 @@ def _same(function: Any) -> Any:
 def serve(sources: Path, tests: Path) -> None:
     """From now on, in this process, helpers and tests come from torch's sources."""
     sys.meta_path.insert(0, HelperFinder(sources, tests))
-    top = importlib.import_module(ROOT)
-    if not hasattr(top, "_dynamo"):  # the helpers patch this flag around every test
-        top._dynamo = SimpleNamespace(config=SimpleNamespace(suppress_errors=False), disable=_same)  # type: ignore[attr-defined]
+    top: Any = importlib.import_module(ROOT)
+    if hasattr(top, "_dynamo"):
+        return
+    top._dynamo = SimpleNamespace(config=SimpleNamespace(suppress_errors=False), disable=_same, reset=lambda: None)
+    top._utils = SimpleNamespace(_element_size=lambda dtype: dtype.itemsize)
+    importlib.import_module(f"{ROOT}.nn.modules.module").__class__ = ModuleOfModules

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 def is_available() -> bool:
     """Whether oneDNN is used: never, every kernel is generated.
@@ -14,4 +17,16 @@ def is_available() -> bool:
     return False
 
 
-__all__ = ["is_available"]
+@contextmanager
+def flags(enabled: bool = False, deterministic: bool = False, allow_tf32: bool = True) -> Iterator[None]:
+    """A block in which oneDNN would be used or not: it has no effect here.
+
+    Example:
+        >>> import autojit as aj
+        >>> with aj.backends.mkldnn.flags(enabled=False):
+        ...     y = aj.ones(2) + 1
+    """
+    yield
+
+
+__all__ = ["flags", "is_available"]

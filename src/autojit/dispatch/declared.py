@@ -23,6 +23,7 @@ class Out(NamedTuple):
 
     is_apart: bool = False  # operands are read at other positions than are written: no shared memory
     is_exact: bool = False  # the dtype is the result's, not one that it is converted to
+    is_line: bool = False  # the result fills a place of as many elements, of whatever shape, row by row
 
 
 PLAIN_OUT = Out()

@@ -23,7 +23,7 @@ from autojit.dispatch.promotion import Number, Operand, as_operand, cast, floati
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices, in_lower_precision
 from autojit.functions.comparison import clamp, eq, isfinite, isnan, le, logical_and, logical_or, where
 from autojit.functions.elementwise import abs, add, clone, div, exp2, log1p, mul, pow, scaled, sub
-from autojit.functions.factories import finish
+from autojit.functions.factories import finish, zeros
 from autojit.functions.index_functions import index_select
 from autojit.functions.own_memory import own_memory
 from autojit.functions.products import bmm, matmul
@@ -81,7 +81,7 @@ def addcdiv(input: Operand, tensor1: Operand, tensor2: Operand, *, value: Number
         return in_one_pass("addcdiv", (value,), input, tensor1, tensor2, node="AddcdivBackward0")
     if all(isinstance(t, Tensor) and type_of(t).dtype.category < 2 for t in (tensor1, tensor2)):
         raise UsageError(
-            "Integer division with addcdiv is not supported",
+            "Integer division with addcdiv is no longer supported",
             {"tensor1": tensor1, "tensor2": tensor2},
             "convert to floats: addcdiv(input, tensor1.float(), tensor2)",
         )
@@ -193,6 +193,8 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 @declared(method=False)
 def block_diag(*tensors: Tensor) -> Tensor:
     """A matrix with the operands (matrices, vectors as rows, numbers) on its block diagonal."""
+    if not tensors:
+        return zeros(1, 0)
     blocks = [reshape(x, (1, -1)) if type_of(x).ndim < 2 else x for x in tensors]
     if any(type_of(x).ndim > 2 for x in blocks):
         raise UsageError("torch.block_diag: Input tensors must have 2 or fewer dimensions.")

@@ -14,7 +14,7 @@ from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
 from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
 from autojit.core.wrapping import named
-from autojit.dispatch.declared import declared
+from autojit.dispatch.declared import Out, declared
 from autojit.dispatch.dispatch import in_range, literal_of, mark_inference, number
 from autojit.dispatch.on_device import moved, placed, where_to
 from autojit.dispatch.promotion import Number, Operand, as_operand, cast
@@ -332,7 +332,7 @@ class ZeroStepError(ArgumentError, RuntimeError):
     """A range that does not advance: torch raises RuntimeError, or ValueError for a fraction cut off."""
 
 
-@declared(method=False, factory=True, out=True)
+@declared(method=False, factory=True, out=Out(is_line=True))
 def arange(
     start: Any = 0,
     end: Any = None,
@@ -368,7 +368,7 @@ def arange(
     return finish(_ramp(start, step, count, wanted), requires_grad, device)
 
 
-@declared(method=False, factory=True, out=True)
+@declared(method=False, factory=True, out=Out(is_line=True))
 def range(
     start: Any,
     end: Any,
@@ -401,7 +401,7 @@ def _iota(dtype: DType, *shape: int, axis: int = 0) -> Tensor:
     return wrap_value(state.trace.apply(Iota(shape, axis, dtype), ())[0])
 
 
-@declared(method=False, factory=True, out=True)
+@declared(method=False, factory=True, out=Out(is_line=True))
 def linspace(
     start: Tensor | Number,
     end: Tensor | Number,
@@ -425,7 +425,7 @@ def linspace(
     return finish(constant(values.astype(wanted.numpy)), requires_grad, device)
 
 
-@declared(method=False, factory=True, out=True)
+@declared(method=False, factory=True, out=Out(is_line=True))
 def logspace(
     start: Tensor | Number,
     end: Tensor | Number,

@@ -14,6 +14,7 @@ from autojit.dispatch.inplace import copy_into, in_place
 from autojit.dispatch.promotion import Operand, as_operand
 from autojit.functions import comparison as c
 from autojit.functions import elementwise as f
+from autojit.functions.matrix_ranks import require_matrices
 from autojit.functions.products import matmul
 from autojit.functions.shape import adjoint, permute, transpose
 from autojit.ir.op import Op
@@ -91,7 +92,14 @@ def _transposed(self: Tensor) -> Tensor:
 
 def _matrix_transposed(self: Tensor) -> Tensor:
     """The last two axes exchanged."""
+    require_matrices("mT", self)
     return transpose(self, -2, -1)
+
+
+def _hermitian(self: Tensor) -> Tensor:
+    """The conjugate transpose of one matrix."""
+    require_matrices("H", self, most=2)
+    return adjoint(self)
 
 
 def _writing(part: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Operand], None]:
@@ -124,7 +132,7 @@ METHODS: dict[str, Any] = {
     "__delitem__": _deleting,
     "T": property(_transposed),
     "mT": property(_matrix_transposed),
-    "H": property(adjoint),
+    "H": property(_hermitian),
     "mH": property(adjoint),
     "real": property(f.real, _writing(f.real)),
     "imag": property(f.imag, _writing(f.imag)),

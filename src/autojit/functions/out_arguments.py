@@ -105,6 +105,8 @@ def _into(
     if len(results) != len(places):
         raise UsageError(f"{name}(): expected {len(results)} tensors in out=, got {len(places)}")
     for place, result in zip(places, results, strict=True):
+        if rule.is_line and type_of(result).size == type_of(place).size:
+            result = result.reshape(type_of(place).shape)
         _put(name, place, result, rule.is_exact)
     return getattr(type(found), "_make", tuple)(places) if isinstance(found, tuple) else out
 

@@ -222,6 +222,8 @@ def randint(
     """Integers in [low, high); ``randint(high, size)`` starts at 0."""
     if size is None:
         low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
     shape = _extents("randint", (size,))
     if low >= high:
         raise UsageError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")

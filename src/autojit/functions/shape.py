@@ -18,6 +18,7 @@ from autojit.dispatch.promotion import cast
 from autojit.dispatch.view_memo import remembered
 from autojit.dispatch.view_nodes import one_node
 from autojit.functions.elementwise import clone
+from autojit.functions.matrix_ranks import require_matrices
 from autojit.functions.own_memory import own_memory
 from autojit.history.op_node import rename_node
 from autojit.ir.op import Op, bind
@@ -100,6 +101,7 @@ def t(input: Tensor) -> Tensor:
 @declared()
 def adjoint(input: Tensor) -> Tensor:
     """The conjugate transpose of the last two axes."""
+    require_matrices("adjoint()", input)
     return transpose(input, -2, -1).conj()
 
 

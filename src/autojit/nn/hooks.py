@@ -1,7 +1,8 @@
 """Hooks of a Module: their registration and their part in a call.
 
 A Module keeps one ordered dict per kind of hook, keyed by a number only the ``RemovableHandle`` knows. The dicts are
-plain attributes, so a call without hooks costs one truth test.
+plain attributes, so a call without hooks costs one truth test. How a hook of ``forward`` is called is in other tables,
+as in torch: programs look for their hooks among the values of ``_forward_pre_hooks``.
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ from autojit.core.epoch import hooks_of_all
 from autojit.nn.backward_hooks import after_the_last_node, with_backward_hooks
 from autojit.tensor.node import RemovableHandle as TensorHandle
 from autojit.tensor.node import take_out
-from autojit.tensor.state import bump_guard_epoch
+from autojit.tensor.state import bump_guard_epoch, state
 
 HOOK_KINDS = (
     "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
     "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
     "_backward_pre_hooks",
     "_backward_hooks",
     "_last_node_hooks",
     "_state_dict_pre_hooks",
     "_state_dict_hooks",
+    "_state_dict_hooks_in_place",
     "_load_state_dict_pre_hooks",
     "_load_state_dict_post_hooks",
 )
@@ -31,10 +36,10 @@ HOOK_KINDS = (
 class RemovableHandle(TensorHandle):
     """What registering a hook returns; ``remove()`` takes the hook away. Works as a context manager too."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_beside", "_kept")
 
     def __init__(self, hooks: dict[int, Any]) -> None:
-        self._kept = hooks
+        self._kept, self._beside = hooks, list[dict[int, bool]]()
         self.id = next(TensorHandle._next)
 
     @property
@@ -42,10 +47,18 @@ class RemovableHandle(TensorHandle):
         """torch's name for what gives the table of hooks."""
         return lambda: self._kept
 
+    def keep_with(self, table: dict[int, bool]) -> None:
+        """Note the hook in a table that says how it is called."""
+        table[self.id] = True
+        self._beside.append(table)
+
     def remove(self) -> None:
         """Take the hook away; a second call does nothing."""
         if take_out(self._kept, self.id):
             bump_guard_epoch()
+            if state.removed_hooks is None:  # a capture may put it back; a word about a hook that is gone does no harm
+                for table in self._beside:
+                    table.pop(self.id, None)
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +81,7 @@ def add_hook(hooks: dict[int, Any], hook: Any, prepend: bool = False) -> Removab
 
 def pre_hook_of(module: HookMixin, kind: type, **attributes: object) -> tuple[int, Any] | None:
     """Key and hook, of those before ``forward``, of a class and with such attributes."""
-    for key, (hook, _) in module._forward_pre_hooks.items():
+    for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, kind) and all(getattr(hook, name) == value for name, value in attributes.items()):
             return key, hook
     return None
@@ -146,8 +159,11 @@ def registered(kind: str, module: Any, name: str, value: Any) -> Any:
 class HookMixin:
     """The hook half of Module."""
 
-    _forward_pre_hooks: dict[int, tuple[Callable[..., Any], bool]]
-    _forward_hooks: dict[int, tuple[Callable[..., Any], bool, bool]]
+    _forward_pre_hooks: dict[int, Callable[..., Any]]
+    _forward_pre_hooks_with_kwargs: dict[int, bool]
+    _forward_hooks: dict[int, Callable[..., Any]]
+    _forward_hooks_with_kwargs: dict[int, bool]
+    _forward_hooks_always_called: dict[int, bool]
     _backward_pre_hooks: dict[int, Callable[..., Any]]
     _backward_hooks: dict[int, Callable[..., Any]]
     _last_node_hooks: dict[int, Callable[..., Any]]
@@ -160,7 +176,10 @@ class HookMixin:
 
         With ``with_kwargs`` it is called as ``hook(module, args, kwargs)`` and returns ``(args, kwargs)``.
         """
-        return add_hook(self._forward_pre_hooks, (hook, with_kwargs), prepend)
+        handle = add_hook(self._forward_pre_hooks, hook, prepend)
+        if with_kwargs:
+            handle.keep_with(self._forward_pre_hooks_with_kwargs)
+        return handle
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
@@ -170,7 +189,12 @@ class HookMixin:
         With ``with_kwargs`` it is called as ``hook(module, args, kwargs, output)``; with ``always_call`` also when
         ``forward`` raised (its output is then None).
         """
-        return add_hook(self._forward_hooks, (hook, with_kwargs, always_call), prepend)
+        handle = add_hook(self._forward_hooks, hook, prepend)
+        if with_kwargs:
+            handle.keep_with(self._forward_hooks_with_kwargs)
+        if always_call:
+            handle.keep_with(self._forward_hooks_always_called)
+        return handle
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_output)`` when the gradients of the output are known; it may replace them."""
@@ -194,11 +218,6 @@ class HookMixin:
         """
         self._refuse_mixture(self._backward_hooks)
         return add_hook(self._last_node_hooks, hook)
-
-    @property
-    def _forward_hooks_always_called(self) -> dict[int, bool]:
-        """torch's table of the forward hooks that are called after an exception, too."""
-        return {number: True for number, (_, _, always_call) in self._forward_hooks.items() if always_call}
 
     def _refuse_mixture(self, others: dict[int, Any]) -> None:
         if others:
@@ -235,7 +254,9 @@ class HookMixin:
     def _run_forward_pre_hooks(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        for hook, with_kwargs in [*_of_kind("_forward_pre_hooks"), *self._forward_pre_hooks.values()]:
+        by_name = self._forward_pre_hooks_with_kwargs
+        own = [(hook, number in by_name) for number, hook in self._forward_pre_hooks.items()]
+        for hook, with_kwargs in [*_of_kind("_forward_pre_hooks"), *own]:
             if with_kwargs:
                 found = hook(self, args, kwargs)
                 if found is None:
@@ -262,7 +283,8 @@ class HookMixin:
     def _all_forward_hooks(self) -> list[tuple[int, tuple[Callable[..., Any], bool, bool]]]:
         """Those of all modules, then the module's own, each with its number."""
         of_all = [(number, kept) for number, (kind, kept) in everywhere.items() if kind == "_forward_hooks"]
-        return [*of_all, *self._forward_hooks.items()]
+        by_name, always = self._forward_hooks_with_kwargs, self._forward_hooks_always_called
+        return [*of_all, *((n, (hook, n in by_name, n in always)) for n, hook in self._forward_hooks.items())]
 
     def _run_always_called_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any], done: set[int]) -> None:
         """After an exception: the hooks registered with ``always_call`` that have not run yet."""

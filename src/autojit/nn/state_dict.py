@@ -55,6 +55,7 @@ class StateDictMixin:
     _non_persistent_buffers_set: set[str]
     _state_dict_pre_hooks: dict[int, Callable[..., Any]]
     _state_dict_hooks: dict[int, Callable[..., Any]]
+    _state_dict_hooks_in_place: dict[int, bool]
     _load_state_dict_pre_hooks: dict[int, Callable[..., Any]]
     _load_state_dict_post_hooks: dict[int, Callable[..., Any]]
 
@@ -72,8 +73,9 @@ class StateDictMixin:
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(module, state_dict, prefix, local_metadata)`` after the module was saved; it edits in place."""
-        hook._from_public_api = True  # type: ignore[attr-defined]
-        return add_hook(self._state_dict_hooks, hook)
+        handle = add_hook(self._state_dict_hooks, hook)
+        handle.keep_with(self._state_dict_hooks_in_place)
+        return handle
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """``register_state_dict_post_hook`` under an older name; what the hook returns replaces the root's dict."""
@@ -146,9 +148,9 @@ class StateDictMixin:
         for name, module in self._modules.items():
             if module is not None:
                 module.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
-        for hook in self._state_dict_hooks.values():
+        for number, hook in self._state_dict_hooks.items():
             replaced = hook(self, destination, prefix, local_metadata)
-            if replaced is not None and getattr(hook, "_from_public_api", False):
+            if replaced is not None and number in self._state_dict_hooks_in_place:
                 raise UsageError("state_dict post-hook must return None", {"hook": hook}, "edit the dict in place")
             destination = destination if replaced is None else replaced
         return cast(dict[str, Any], destination)

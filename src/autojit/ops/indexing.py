@@ -336,6 +336,8 @@ def out_of_range(op: str, index: Ndarray, axis: int, extent: int) -> IndexOutOfR
     worst = int(index[position]) if bad.any() else 0
     worst += FROM_THE_FRONT if worst < -FROM_THE_FRONT // 2 else 0
     facts = refused_facts(bad, "the index", f"0 to {extent - 1}" if extent else "none, the dimension is empty")
+    if not extent:
+        return IndexOutOfRangeError(f"index {worst} is out of bounds for dimension with size 0: {axis}", facts, op=op)
     return IndexOutOfRangeError(f"index {worst} is out of bounds for dimension {axis} with size {extent}", facts, op=op)
 
 

@@ -164,7 +164,10 @@ def moveaxis(x: O, source: int | Sequence[int], destination: int | Sequence[int]
     origins = [normalize_axis(a, ndim, "movedim") for a in origins]
     targets = [normalize_axis(a, ndim, "movedim") for a in targets]
     if len(origins) != len(targets) or len(set(origins)) < len(origins) or len(set(targets)) < len(targets):
-        raise ShapeError("movedim: repeated or unpaired axes", {"source": source, "destination": destination})
+        raise ShapeError(
+            "movedim: Invalid source or destination dims: repeated or unpaired axes",
+            {"source": source, "destination": destination},
+        )
     order = [a for a in range(ndim) if a not in origins]
     for target, origin in sorted(zip(targets, origins, strict=True)):
         order.insert(target, origin)
@@ -269,6 +272,10 @@ def _open_chunks(x: Operand, count: int, axis: int) -> tuple[Any, ...]:
 
 def tensor_split(x: Operand, sections: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
     """Pieces whose sizes differ by at most one, or cut at the given positions, as torch.tensor_split."""
+    if not x.spec.ndim:
+        raise ShapeError(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims", {"x": x}
+        )
     axis = normalize_axis(axis, x.spec.ndim, "tensor_split")
     extent = x.spec.shape[axis]
     if isinstance(sections, int):

@@ -410,6 +410,12 @@ def _infer(shape: Shape, x: TensorType) -> Shape:
     known = prod(n for n in shape if n != -1)
     if shape.count(-1) > 1:
         raise ShapeError("only one dimension can be inferred", {"x": x, "shape": list(shape)})
+    if known == 0 and x.size == 0:
+        raise ShapeError(
+            f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension size -1 "
+            "can be any value and is ambiguous",
+            {"x": x},
+        )
     if known == 0 or x.size % known:
         raise _bad_reshape(shape, x)
     return tuple(x.size // known if n == -1 else n for n in shape)

@@ -1,5 +1,6 @@
 """torch.nn.functional's functions, as compositions of autojit's public ops. ``F`` in the examples."""
 
+from autojit.core.lazy_modules import LazyNames as _LazyNames
 from autojit.core.lazy_modules import list_names as _list_names
 from autojit.functions.argument_errors import name_arguments_in_errors as _name_arguments_in_errors
 from autojit.nn.functional.activation import *
@@ -28,4 +29,5 @@ from autojit.nn.functional.resampling import *
 from autojit.nn.functional.vision import *
 from autojit.tensor import Tensor as Tensor
 
+__getattr__ = _LazyNames(__name__, {"grad": "autojit.nn:grad"})
 _name_arguments_in_errors(globals(), _list_names(globals()))

@@ -37,7 +37,7 @@ def _adaptive(ndim: int, kind: str, input: Tensor, output_size: OutputSize) -> l
         raise ArgumentError(f"Input dimension should be at least {len(output_size) + 1}", {"input": input})
     if input.ndim not in (ndim + 1, ndim + 2):
         raise ShapeError(f"{name}(): Expected {ndim + 1}D or {ndim + 2}D tensor, but got {list(input.shape)}")
-    if 0 in input.shape[-ndim - 1 :]:
+    if 0 in input.shape[1:]:
         raise ShapeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
             f"{list(input.shape)}"

@@ -102,31 +102,33 @@ def _pool(
     name = f"fractional_max_pool{ndim}d"
     if input.ndim not in (ndim + 1, ndim + 2) or 0 in input.shape[-ndim - 1 :]:
         raise ShapeError(
-            f"{name}(): expected {ndim + 1}D or {ndim + 2}D (batch mode) tensor with non-empty dimensions, but got: "
-            f"{list(input.shape)}"
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions and {ndim + 1} or {ndim + 2} "
+            f"(batch mode) of them, but got {list(input.shape)}"
         )
     kernel = numbers(kernel_size, ndim, name, "kernel_size")
     outputs = _output_size(name, ndim, input, output_size, output_ratio)
     extents = input.shape[-ndim:]
     for k, (n, out, size) in enumerate(zip(extents, outputs, kernel, strict=True)):
-        if out < 1 or out + size - 1 > n:
+        if out < 0 or out + size - 1 > n:
             raise ShapeError(
                 f"{name}(): pool {('time', 'height', 'width')[k + 3 - ndim]} {size} too large relative to input extent "
                 f"{n} and output extent {out}"
             )
+    shape = (*input.shape[:-ndim], *outputs)
+    if 0 in outputs:
+        return input.new_empty(shape), input.new_empty(shape, dtype=aj.int64)
     rows = input.reshape(prod(input.shape[: -ndim - 1]), input.shape[-ndim - 1], prod(extents))
     batch, channels = rows.shape[0], rows.shape[1]
     if samples is None:
         samples = aj.rand(batch, channels, ndim, dtype=input.dtype, device=input.device)
     elif tuple(samples.shape) != (batch, channels, ndim):
         raise ShapeError(
-            f"{name}(): expected _random_samples of shape {(batch, channels, ndim)}", {"_random_samples": samples}
+            f"{name}(): Expect _random_samples of shape {(batch, channels, ndim)}", {"_random_samples": samples}
         )
     places = _places(samples, ndim, extents, outputs, kernel)
     seen = rows.gather(2, places.flatten(2)).reshape(places.shape)
     best, tap = seen.max(-1)
     at = places.gather(-1, tap.unsqueeze(-1)).squeeze(-1)
-    shape = (*input.shape[:-ndim], *outputs)
     return best.reshape(shape), at.reshape(shape)
 
 

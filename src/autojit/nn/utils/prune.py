@@ -176,11 +176,11 @@ class _Share(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
 
     def __init__(self, amount: Amount) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        count = _count(self.amount, t.numel())
+        count = _compute_nparams_toprune(self.amount, t.numel())
         mask = default_mask.clone()
         if count:
             mask.view(-1)[self._lowest(t, count)] = 0
@@ -211,7 +211,7 @@ class _Channels(BasePruningMethod):
     PRUNING_TYPE = "structured"
 
     def __init__(self, amount: Amount, dim: int = -1) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
         self.dim = dim
 
@@ -224,7 +224,7 @@ class _Channels(BasePruningMethod):
         if self.dim >= t.ndim:
             raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
         channels = t.shape[self.dim]
-        count = _count(self.amount, channels)
+        count = _compute_nparams_toprune(self.amount, channels)
         if not count:
             return default_mask
         kept = aj.topk(self._scores(t), k=channels - count).indices
@@ -379,21 +379,24 @@ def remove(module: AnyModule, name: str) -> AnyModule:
 def is_pruned(module: Module) -> bool:
     """Whether any parameter of the module or those below it is pruned."""
     return any(
-        isinstance(hook, BasePruningMethod) for part in module.modules() for hook, _ in part._forward_pre_hooks.values()
+        isinstance(hook, BasePruningMethod) for part in module.modules() for hook in part._forward_pre_hooks.values()
     )
 
 
-def _check_amount(amount: Any) -> None:
+def _validate_pruning_amount_init(amount: Any) -> None:
     if not isinstance(amount, int | float | np.number):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     if amount < 0 or (not isinstance(amount, int | np.integer) and amount > 1.0):
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
-def _count(amount: float, size: int) -> int:
-    """How many of ``size`` to prune."""
-    if not isinstance(amount, int | np.integer):
-        return round(amount * size)
-    if amount > size:
-        raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={size}")
-    return int(amount)
+def _validate_pruning_amount(amount: float, tensor_size: int) -> None:
+    """torch's name for the check of a number of parts against how many there are."""
+    if isinstance(amount, int | np.integer) and amount > tensor_size:
+        raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
+
+
+def _compute_nparams_toprune(amount: float, tensor_size: int) -> int:
+    """torch's name for how many parts an amount means."""
+    _validate_pruning_amount(amount, tensor_size)
+    return int(amount) if isinstance(amount, int | np.integer) else round(amount * tensor_size)

@@ -1,4 +1,4 @@
-"""Python's types of numbers stand for dtypes wherever one is asked for, as in torch."""
+"""Arguments mean what they mean in torch, types of numbers for dtypes among them, and refusals say what torch says."""
 
 from __future__ import annotations
 
@@ -43,3 +43,33 @@ def test_modules_take_them_too() -> None:
 def test_what_is_no_dtype_is_refused() -> None:
     with pytest.raises(TypeError, match="argument 'dtype' must be DType, not str"):
         aj.zeros(2, dtype="float32")
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "a vector's matrix transpose": (lambda: X.mT, "only supported on matrices"),
+    "a vector's adjoint": (lambda: X.adjoint(), "only supported on matrices"),
+    "H of a batch": (lambda: aj.ones(2, 3, 4).H, "only supported on matrices"),
+    "an ambiguous extent": (lambda: aj.ones(0).view(-1, 0), "can be any value and is ambiguous"),
+    "an index of nothing": (lambda: aj.empty(10, 0)[:, [0, 1]], "for dimension with size 0"),
+    "pieces of a number": (lambda: aj.tensor(1.0).tensor_split(2), "at least a 1-dimensional tensor"),
+    "places as floats": (lambda: aj.nonzero(X, out=aj.empty(0)), "to have dtype int64"),
+    "unpaired axes": (lambda: aj.ones(2, 3).movedim((0, 1), (0,)), "Invalid source or destination dims"),
+}
+
+
+@pytest.mark.parametrize(("asked", "said"), REFUSED.values(), ids=REFUSED)
+def test_refusals_say_what_torch_says(asked: Callable[[], Any], said: str) -> None:
+    with pytest.raises((RuntimeError, IndexError), match=said):
+        asked()
+
+
+@pytest.mark.parametrize("line", [lambda out: aj.arange(4.0, out=out), lambda out: aj.linspace(0, 3, 4, out=out)])
+def test_lines_fill_a_place_of_as_many_elements(line: Callable[..., Any]) -> None:
+    table = aj.zeros(2, 3)
+    line(table.narrow(1, 1, 2))
+    assert table.tolist() == [[0, 0, 1], [0, 2, 3]]
+
+
+def test_a_size_by_name_leaves_the_bound_by_place() -> None:
+    assert aj.randint(1, size=(2, 3)).tolist() == [[0] * 3] * 2
+    assert aj.block_diag().shape == (1, 0)
