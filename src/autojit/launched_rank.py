@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 REPORT = "AUTOJIT_LAUNCH_REPORT"  # a folder; each rank that has failed writes a file
 DONE = ".done"  # behind the number of a rank that has come to its end, in the name of such a file
+PROCESS = "AUTOJIT_RANK_PROCESS"  # the number of the rank's process: processes that it starts are not ranks
 ELASTIC = "AUTOJIT_ELASTIC"  # set where ranks go on without those that are lost
 _KNOWN = {
     "RANK": ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"),
@@ -118,6 +119,7 @@ def main(arguments: list[str]) -> None:
     if child:
         watch(child)
     end_with_parent()
+    os.environ[PROCESS] = str(os.getpid())
     try:
         run(arguments)
     except SystemExit as error:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.core.lazy_modules import LazyNames as _LazyNames
+from autojit.distributed.environment import launched_rank as _launched_rank
+from autojit.distributed.groups import is_initialized as _is_initialized
 
 __all__ = ["ProcessContext", "get_sharing_strategy", "set_sharing_strategy", "spawn", "start_processes"]
 
@@ -64,9 +66,16 @@ def start_processes(
 ) -> ProcessContext | None:
     """Call ``fn(rank, *args)`` in ``nprocs`` processes; with ``join`` wait for them, else give their context.
 
+    A program that ``python -m autojit.launch -n nprocs`` has started is there ``nprocs`` times already. Each of its
+    processes then calls the function itself, as the rank that it is, unless it has joined the others before.
+
     Raises:
         RuntimeError: a process failed.
     """
+    launched = _launched_rank()
+    if launched is not None and launched[1] == nprocs > 1 and not _is_initialized():
+        fn(launched[0], *args)
+        return None if join else ProcessContext([], [])
     context: Any = _python.get_context(start_method)
     errors = [context.SimpleQueue() for _ in range(nprocs)]
     started = []

@@ -176,6 +176,64 @@ def check_unused_parameters() -> None:
         raise AssertionError("parameters without gradient were not told")
 
 
+def check_ranks_with_fewer_batches_take_part_with_zeros() -> None:
+    n, me = dist.get_world_size(), dist.get_rank()
+
+    def given(rank: int, k: int) -> aj.Tensor:
+        return aj.tensor(np.random.default_rng(100 * k + rank).normal(size=(4, 5)))
+
+    def stepper(model: nn.Module, is_compiled: bool) -> Any:
+        optimizer = aj.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x: aj.Tensor) -> None:
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+
+        return aj.jit(step) if is_compiled else step
+
+    counts = [n - rank for rank in range(n)]  # the last rank has one batch, the first n
+    for by_all in (True, False):
+        aj.manual_seed(1)
+        reference = mlp().double()
+        optimizer = aj.optim.SGD(reference.parameters(), lr=0.1)
+        for k in range(n):
+            optimizer.zero_grad()
+            active = [rank for rank in range(n) if k < counts[rank]]
+            for rank in active:
+                (reference(given(rank, k)).square().mean() / (n if by_all else len(active))).backward()
+            optimizer.step()
+        for is_compiled in (False, True):
+            aj.manual_seed(1)
+            model = DDP(mlp().double(), bucket_cap_mb=0.0001)
+            step = stepper(model, is_compiled)
+            with model.join(divide_by_initial_world_size=by_all):
+                for k in range(counts[me]):
+                    step(given(me, k))
+            close(
+                [p.detach().numpy() for p in model.parameters()], [p.detach().numpy() for p in reference.parameters()]
+            )
+            step(given(me, 0))  # and as before
+    for is_compiled in (False, True):
+        model = DDP(nn.Sequential(nn.Linear(5, 3), nn.BatchNorm1d(3)).double(), find_unused_parameters=not is_compiled)
+        step = stepper(model, is_compiled)
+        with model.join():
+            for k in range(1 + (n - me) % n):  # the first rank has none after the first
+                step(given(me, k))
+        every: list[Any] = [None] * n
+        dist.all_gather_object(every, [t.numpy().tobytes() for t in model.module.state_dict().values()])
+        assert all(e == every[0] for e in every)
+        assert model.module[1].num_batches_tracked == n
+    try:
+        with model.join(throw_on_early_termination=True):
+            for k in range(counts[me]):
+                model(given(me, k)).sum().backward()
+    except RuntimeError as error:
+        assert "exhausted inputs" in str(error)
+    else:
+        assert n == 1
+
+
 def check_buffers_are_those_of_rank_0() -> None:
     me = dist.get_rank()
     for is_compiled in (False, True):

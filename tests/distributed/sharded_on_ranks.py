@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
 import autojit as aj
 from autojit import distributed as dist
 from autojit import nn
+from autojit.nn.resharding import gathered
 from tests.distributed.data_parallel_on_ranks import DDP, batch, close, mlp, own
 
 ZeRO = dist.optim.ZeroRedundancyOptimizer
@@ -196,6 +199,70 @@ def check_sharded_parameters_are_whole_ones_in_parts() -> None:
         other.load_state_dict(found)
         x = aj.randn(2, 5, dtype=aj.float64)
         assert aj.equal(other(x), sharded(x))
+
+
+class Deep(nn.Module):
+    """Layers of one size, the last one's weight used once more, transposed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(5, 48)
+        self.layers = nn.ModuleList([nn.Linear(48, 48) for _ in range(6)])
+        self.out = nn.Linear(48, 3)
+
+    def forward(self, x: aj.Tensor) -> aj.Tensor:
+        x = self.first(x)
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return self.out(x @ self.layers[-1].weight)
+
+
+def check_whole_parameters_are_gathered_again() -> None:
+    made: dict[bool, int] = {}
+    for is_compiled in (False, True):
+        found = []
+        for again in (False, True):
+            aj.manual_seed(5)
+            model = dist.fsdp.fully_shard(Deep().double(), reshard_after_forward=again)
+            step = stepper(model, aj.optim.SGD(model.parameters(), lr=0.1), is_compiled)
+            run(step, 0, 3)
+            found.append([w.tobytes() for w in weights(model)])
+            if is_compiled:
+                made[again] = step.memory()["arena_bytes"]
+        assert found[0] == found[1]
+    assert made[True] <= made[False] - 2 * 48 * 48 * 8, made  # gradients take what is left
+
+
+def check_no_whole_parameter_is_kept_between_the_passes() -> None:
+    kept: list[weakref.ref[Any]] = []
+    model = dist.fsdp.fully_shard(Deep())
+    for child in model.modules():
+        if hasattr(child, "whole"):
+            gather = child.whole
+            child.gather = lambda part, gather=gather: _noted(gather(part), kept)
+            child.forward = lambda part, child=child: gathered(child.gather(part), child.gather, part)
+    loss = model(own(batch("mlp", 0)[0]).float()).square().sum()
+    gc.collect()
+    assert len(kept) == 17
+    assert [w() for w in kept] == [None] * 17
+    with aj.no_grad():
+        next(model.parameters()).add_(1)
+        last = model.layers[-1].parametrizations.weight.original
+    loss.backward(retain_graph=True)  # the first layer's weight is not needed
+    with aj.no_grad():
+        last.mul_(1)
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+    else:
+        raise AssertionError("a parameter that has changed was gathered again")
+
+
+def _noted(whole: aj.Tensor, kept: list[weakref.ref[Any]]) -> aj.Tensor:
+    if aj.is_grad_enabled():
+        kept.append(weakref.ref(whole._array.base if whole._array.base is not None else whole._array))
+    return whole
 
 
 def check_divided_layers_compute_what_whole_ones_do() -> None:

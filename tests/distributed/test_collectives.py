@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -45,6 +46,23 @@ def test_a_group_of_one_imports_no_mpi() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "src")
     assert done.stdout.strip() == "False"
+
+
+def test_spawned_functions_run_in_the_ranks_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, ...]] = []
+    variables = {"RANK": "1", "WORLD_SIZE": "2", "OMPI_COMM_WORLD_SIZE": "2", "AUTOJIT_RANK_PROCESS": str(os.getpid())}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    aj.multiprocessing.spawn(lambda *given: calls.append(given), (5,), nprocs=2)
+    assert calls == [(1, 5)]
+    context = aj.multiprocessing.spawn(lambda *given: calls.append(given), nprocs=2, join=False)
+    assert context is not None
+    assert context.join()
+    assert calls == [(1, 5), (1,)]
+    monkeypatch.setenv("AUTOJIT_RANK_PROCESS", "1")  # as in a process that the rank has started
+    with pytest.raises(RuntimeError, match="started by a rank"):
+        dist.init_process_group("gloo")
+    assert not dist.is_initialized()
 
 
 def test_another_launcher_is_told_what_to_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Runs a program on several ranks; as a program, the functions of a file that are named: one launch checks many things.
+"""Runs a program on several ranks; as a program, the checks of a file, or those named: one launch checks many things.
 
 A failing function is told by every rank on which it failed, with its traceback.
 """
@@ -57,7 +57,7 @@ def check(ranks: int, file: str, limit_s: float = TIME_LIMIT_S, **variables: str
     assert done.stdout.count("all hold") == ranks, done.stdout
 
 
-def _run_checks(file: str) -> int:
+def _run_checks(file: str, names: Sequence[str]) -> int:
     import autojit as aj
 
     spec = importlib.util.spec_from_file_location(file, HERE / f"{file}.py")
@@ -69,7 +69,7 @@ def _run_checks(file: str) -> int:
     aj.distributed.init_process_group()
     rank, failed = aj.distributed.get_rank(), 0
     for name, function in list(vars(module).items()):
-        if name.startswith("check_"):
+        if name.startswith("check_") and (not names or name in names):
             aj.manual_seed(0)
             try:
                 function()
@@ -87,4 +87,4 @@ def _run_checks(file: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_run_checks(sys.argv[1]))
+    sys.exit(_run_checks(sys.argv[1], sys.argv[2:]))

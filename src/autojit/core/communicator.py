@@ -9,7 +9,8 @@ again under its name.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from autojit.core.errors import UsageError
@@ -151,6 +152,24 @@ def joined(name: str) -> Communicator | None:
     if own is not None and name in own:
         return own[name]
     return _groups.by_name.get(name)
+
+
+_uneven: set[str] = set()
+
+
+@contextmanager
+def uneven(name: str) -> Iterator[None]:
+    """While inside, ranks of the group capture different numbers of steps, and do not compare what they capture."""
+    _uneven.add(name)
+    try:
+        yield
+    finally:
+        _uneven.discard(name)
+
+
+def is_uneven(name: str) -> bool:
+    """Whether a group's ranks make different numbers of steps at present."""
+    return name in _uneven
 
 
 def listen(listener: Callable[[str, Communicator | None], None]) -> None:

@@ -158,6 +158,12 @@ def init_process_group(
     asked = _backend(backend)
     limit = TIMEOUT if timeout is None else timeout
     wanted = world_size if world_size > 0 else int(os.environ.get("WORLD_SIZE") or -1)
+    if environment.is_under_mpi() and not environment.is_rank_itself():
+        raise UsageError(
+            "init_process_group: this process was started by a rank, and is none itself",
+            {"rank": os.environ.get("RANK", "unknown"), "process": os.getpid()},
+            "let the ranks join: mp.spawn of as many processes as there are ranks calls its function in them",
+        )
     if environment.is_under_mpi():
         made: Any = MpiCommunicator.of_world(WORLD_NAME, limit.total_seconds())
     elif wanted > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from autojit.autograd.grad_mode import no_grad
@@ -14,6 +14,7 @@ from autojit.distributed.objects import all_gather_object
 from autojit.nn.gradient_reducer import CommHook, Reducer
 from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter, UninitializedParameter
+from autojit.nn.uneven_inputs import announced, check_all_active, joined, sync_from_active
 from autojit.tensor import Tensor
 from autojit.tensor.state import state
 
@@ -90,26 +91,38 @@ class DistributedDataParallel(Module):
         self.static_graph = static_graph
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.require_backward_grad_sync = True
+        self.is_uneven = self.throws_early = False  # see `join`
+        self.divides_by_all = True
         trained = {name: p for name, p in named.items() if p.requires_grad}
         if init_sync:
             _check_equal(module, trained, group)
-            self._sync(list(named.values()) + (self._synced_buffers() if syncs or forward_sync_buffers else []))
+            self._sync(list(named.values()) + self.buffers_to_sync())
         limits = list(bucket_cap_mb_list or [25.0 if bucket_cap_mb is None else bucket_cap_mb])
         self.reducer = Reducer(trained, group, limits, find_unused_parameters or static_graph)
         self.reducer.is_wanted = lambda: self.require_backward_grad_sync
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         is_averaged = self.require_backward_grad_sync
-        if self.forward_sync_buffers and (is_averaged or not state.grad_enabled):
-            self._sync(self._synced_buffers())
+        divisor: Any = self.process_group.size()
+        if self.is_uneven and state.grad_enabled and is_averaged:
+            active = announced(self.process_group, True)
+            check_all_active(active, self.throws_early)
+            sync_from_active(self.buffers_to_sync(), active, self.process_group)
+            divisor = divisor if self.divides_by_all else active.sum()
+        elif not self.is_uneven and (is_averaged or not state.grad_enabled):
+            self._sync(self.buffers_to_sync())
         outputs = self.module(*inputs, **kwargs)
         if state.grad_enabled and is_averaged:
             self.reducer.begin(outputs)
+            self.reducer.divisor = divisor
         elif state.grad_enabled:
             self.reducer.skip()
         return outputs
 
-    def _synced_buffers(self) -> list[Tensor]:
+    def buffers_to_sync(self) -> list[Tensor]:
+        """Those that all ranks have of one before a forward pass."""
+        if not self.forward_sync_buffers:
+            return []
         ignored = getattr(self.module, "_ddp_params_and_buffers_to_ignore", ())
         return [b for name, b in self.module.named_buffers() if name not in ignored]
 
@@ -143,16 +156,41 @@ class DistributedDataParallel(Module):
             raise UsageError("register_comm_hook can only be called once.")
         self.reducer.hook = (state, hook)
 
-    def join(self, *args: Any, **kwargs: Any) -> Any:
-        """Let ranks have different numbers of batches.
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> AbstractContextManager[Any]:
+        """A block in which ranks may have different numbers of batches: who has none takes part with zeros.
+
+        All ranks leave it together, with the parameters and buffers of a rank that had most batches. In it, every
+        averaged forward pass has its backward pass, and other collectives are the program's own affair. What ranks
+        capture in it is not compared.
+
+        Args:
+            divide_by_initial_world_size: an average is the sum divided by the number of ranks; False: of those that
+                have a batch.
+            enable: False: ranks call the module equally often.
+            throw_on_early_termination: raise on all ranks when one has no batch any more; not in compiled steps.
 
         Raises:
-            UnsupportedError: always.
+            RuntimeError: a rank has no batch any more, and that is asked for.
+
+        Example:
+            >>> import autojit as aj
+            >>> aj.distributed.init_process_group()
+            >>> model = aj.nn.parallel.DistributedDataParallel(aj.nn.Linear(2, 1))
+            >>> with model.join():
+            ...     for x in aj.ones(3, 4, 2):
+            ...         model(x).sum().backward()
+            >>> model.module.bias.grad
+            tensor([12.])
+            >>> aj.distributed.destroy_process_group()
         """
-        raise UnsupportedError(
-            "DistributedDataParallel.join: ranks call the module equally often",
-            fix="use DistributedSampler, which gives every rank the same number of samples",
-        )
+        if not enable or self.process_group.size() == 1:
+            return nullcontext(self)
+        return joined(self, divide_by_initial_world_size, throw_on_early_termination)
 
     def scatter(self, inputs: Any, kwargs: Any, device_ids: Any = None) -> tuple[Any, Any]:
         """Inputs are on their device already."""

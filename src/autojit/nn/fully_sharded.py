@@ -1,8 +1,9 @@
 """fully_shard: every rank keeps a part of every parameter, and of its gradient and its optimiser's state (ZeRO-3).
 
-A parameter is its rank's part of the elements; the whole one is gathered where the module asks for it. The gradient
-goes back the same way: it is summed over the ranks, and each gets its part. State dicts have whole parameters under
-their own names, so they fit a module that is not sharded, and any number of ranks.
+A parameter is its rank's part of the elements; the whole one is gathered where the module asks for it, and again in the
+backward pass (`resharding`). The gradient goes back the same way: it is summed over the ranks, and each gets its part.
+State dicts have whole parameters under their own names, so they fit a module that is not sharded, and any number of
+ranks.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from autojit.distributed.groups import ProcessGroup, member_of
 from autojit.nn.containers import ModuleDict
 from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
+from autojit.nn.resharding import gathered, reshard_after
 from autojit.nn.utils import parametrize
 from autojit.tensor import Tensor
 
@@ -37,6 +39,10 @@ class Gathered(Module):
 
     def forward(self, part: Tensor) -> Tensor:
         """The whole; its gradients, one per rank, are averaged."""
+        return gathered(self.whole(part), self.whole, part)
+
+    def whole(self, part: Tensor) -> Tensor:
+        """The ranks' parts, put together."""
         rows = functional.all_gather(part, group=self.group_name, replicated=False)
         return rows.reshape(-1)[: self.numel].reshape(self.shape)
 
@@ -64,7 +70,9 @@ def fully_shard(
 
     Args:
         mesh: a mesh of one dimension; all ranks by default.
-        reshard_after_forward: of no effect: a gathered parameter is kept as long as the backward pass needs it.
+        reshard_after_forward: keep whole parameters in memory only while the module runs, and gather them again in the
+            backward pass; True by default. Otherwise they are kept until the backward pass has used them. Numbers
+            are as True.
         ignored_params: parameters that every rank keeps whole; their gradients are each rank's own.
 
     Raises:
@@ -86,6 +94,9 @@ def fully_shard(
     group = member_of(mesh, "fully_shard")
     if group is None:
         raise ArgumentError("fully_shard: this process is not in the mesh", {"mesh": mesh})
+    is_resharded = reshard_after_forward is None or bool(reshard_after_forward)
+    if is_resharded:
+        reshard_after(module)  # also for parameters that it gives to functions, such as weights of its children
     known: dict[int, tuple[Module, str]] = {}
     ignored = {id(p) for p in ignored_params or ()}
     for child in list(module.modules()):
@@ -94,6 +105,8 @@ def fully_shard(
         names = [n for n, p in child._parameters.items() if p is not None and id(p) not in ignored]
         for name in names:
             _shard(child, name, group, known)
+        if names and is_resharded and child is not module:
+            reshard_after(child)
         if names:
             child.register_state_dict_post_hook(_show_whole)
             child.register_load_state_dict_pre_hook(_take_part)

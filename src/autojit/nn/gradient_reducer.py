@@ -54,6 +54,7 @@ class Reducer:
         self.is_expected = self.has_begun = False
         self.trace: Any = None  # in which the present pass was begun
         self.was_captured = False  # a step has the forward pass and not the backward pass: nobody tells that it ran
+        self.divisor: Any = group.size()
         self.is_wanted: Callable[[], bool] = lambda: True
         self.left: set[int] = set()
         self.unused: set[int] = set()
@@ -126,7 +127,7 @@ class Reducer:
             with no_grad(), self.group.for_purpose(f"bucket {number} of DistributedDataParallel"):
                 self._reduce(number, is_last)
         if self.next == len(self.buckets):
-            self.is_expected = False
+            self.is_expected, self.divisor = False, self.group.size()
             self.was_captured = self.was_captured and state.trace is not self.trace
 
     def _reduce(self, number: int, is_last: bool) -> None:
@@ -155,7 +156,7 @@ class Reducer:
 
     def _combined(self, bucket: GradBucket) -> Tensor:
         if self.hook is None:
-            vector = bucket.buffer() / self.group.size()  # before the sum, as torch, so that halves do not overflow
+            vector: Tensor = bucket.buffer() / self.divisor  # before the sum, as torch, so that halves do not overflow
             all_reduce(vector, group=self.group)
             return vector
         made = self.hook[1](self.hook[0], bucket)
@@ -163,8 +164,19 @@ class Reducer:
         found: Tensor = made[0] if isinstance(made, list | tuple) else made
         return found
 
-    def _used_anywhere(self, bucket: Sequence[int]) -> list[bool]:
-        used = aj.tensor([k not in self.unused for k in bucket], dtype=aj.int32, device=self.parameters[0].device)
+    def follow(self) -> None:
+        """Make the calls of other ranks' backward pass, without a part in the averages."""
+        for number, bucket in enumerate(self.buckets):
+            parameters = [self.parameters[k] for k in bucket]
+            with no_grad(), self.group.for_purpose(f"bucket {number} of DistributedDataParallel, without a batch"):
+                nothing = flattened([aj.zeros_like(p) for p in parameters])
+                self._combined(GradBucket(number, nothing, parameters, number == len(self.buckets) - 1))
+                if self.finds_unused:
+                    self._used_anywhere([], len(bucket))
+
+    def _used_anywhere(self, bucket: Sequence[int], unused: int = 0) -> list[bool]:
+        is_used = [k not in self.unused for k in bucket] + [False] * unused
+        used = aj.tensor(is_used, dtype=aj.int32, device=self.parameters[0].device)
         all_reduce(used, "max", self.group)
         return [bool(flag) for flag in used.tolist()]
 
