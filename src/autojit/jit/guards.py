@@ -250,7 +250,10 @@ def stays(now: object, before: object) -> bool:
 
 def may_be_changed(value: object) -> bool:
     """Whether it is, or has in it, a list or array: such are compared by what is in them."""
-    return isinstance(value, list | np.ndarray) or (type(value) is tuple and any(map(may_be_changed, value)))
+    return isinstance(value, _CHANGING) or (type(value) is tuple and any(map(may_be_changed, value)))
+
+
+_CHANGING = (list, np.ndarray)  # a union would be made at every call: a class has a thousand values
 
 
 def is_value(obj: object) -> bool:
