@@ -31,13 +31,13 @@ def check_threads(mode: Mode, manager: Callable[[], Any], inside: bool) -> None:
         seen["new"] = aj.is_grad_enabled()
         with aj.enable_grad() if not inside else aj.no_grad():
             entered.set()
-            looked.wait(10)
+            looked.wait(120)
             seen["other"] = thrice(function, x).requires_grad
 
     thread = threading.Thread(target=other)
     with manager():
         thread.start()
-        entered.wait(10)
+        entered.wait(120)
         seen["own"] = thrice(function, x).requires_grad
         looked.set()
         thread.join()

@@ -63,7 +63,7 @@ def test_the_number_of_steps_changes_from_call_to_call() -> None:
     assert compiled.stats()["fallbacks"] == 0
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2, 17, 5000])
+@pytest.mark.parametrize("steps", [0, 1, 2, 17, 1000])
 def test_the_tape_grows_as_needed(steps: int) -> None:
     x = aj.tensor([0.3, 0.7], dtype=F, requires_grad=True)
 

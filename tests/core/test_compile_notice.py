@@ -25,7 +25,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, patience_s: floa
     monkeypatch.setattr(compile_notice, "REDRAW_S", 0.01)
     with noticed("train"), noticed("inside"):
         stage("passes over 3 ops")
-        deadline = time.monotonic() + 5 * (patience_s < 1 and stream.isatty() and config.notice)
+        deadline = time.monotonic() + 60 * (patience_s < 1 and stream.isatty() and config.notice)
         while not stream.getvalue() and time.monotonic() < deadline:
             time.sleep(0.002)
     return stream.getvalue()

@@ -40,7 +40,7 @@ def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=120)
     assert not any(thread.is_alive() for thread in threads)
     return found
 
@@ -111,15 +111,15 @@ def test_a_forked_child_finds_free_what_other_threads_held_and_held_what_it_hold
     def hold() -> None:
         with theirs:
             is_held.set()
-            may_go.wait(30)
+            may_go.wait(120)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    is_held.wait(30)
+    is_held.wait(120)
     with mine:
         child = os.fork()
         if child == 0:
-            os._exit(0 if is_mine(mine) and theirs.acquire(timeout=1) and is_mine(theirs) else 1)
+            os._exit(0 if is_mine(mine) and theirs.acquire(timeout=60) and is_mine(theirs) else 1)
         _, status = os.waitpid(child, 0)
     may_go.set()
     thread.join()

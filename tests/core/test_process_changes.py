@@ -22,12 +22,12 @@ class OtherThread:
         self._inside, self._entered, self._may_leave = inside, threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._stay)
         self._thread.start()
-        assert self._entered.wait(30)
+        assert self._entered.wait(120)
 
     def _stay(self) -> None:
         with self._inside():
             self._entered.set()
-            self._may_leave.wait(30)
+            self._may_leave.wait(120)
 
     def leave(self) -> None:
         self._may_leave.set()

@@ -80,5 +80,6 @@ def test_no_table_names_functions_that_are_defined_elsewhere() -> None:
 
 def test_no_parameter_gets_its_name_by_rewriting_code() -> None:
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "co_varnames" in text else ():
             assert not (isinstance(node, ast.keyword) and node.arg == "co_varnames"), path

@@ -152,3 +152,18 @@ def test_modules_stay_modules() -> None:
     aj.nn.functional.something_new = 1
     del aj.nn.functional.something_new
     assert not hasattr(F, "something_new")
+
+
+def test_code_that_a_function_is_given_is_observed_by_later_captures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The class is as it was; what an earlier capture has found out about its functions is not."""
+    net, x = nn.Sequential(nn.ReLU()), aj.tensor([-1.0, 2.0])
+    assert aj.jit(net)(x).tolist() == [0.0, 2.0]
+    with pytest.MonkeyPatch.context() as patch:
+        forward: Any = nn.ReLU.forward
+        patch.setitem(forward.__globals__, "SETTINGS", SETTINGS)
+        patch.setattr(forward, "__code__", (lambda self, x: x * SETTINGS["scale"]).__code__)
+        step = aj.jit(lambda x: net(x))
+        for scale in (2.0, 3.0):
+            monkeypatch.setitem(SETTINGS, "scale", scale)
+            assert step(x).tolist() == [-scale, 2 * scale]
+    assert aj.jit(lambda x: net(x))(x).tolist() == [0.0, 2.0]

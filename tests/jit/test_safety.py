@@ -126,7 +126,7 @@ def test_eight_threads_call_one_step() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=120)
     assert not wrong and not any(t.is_alive() for t in threads)
     assert total.tolist() == [100.0 * sum(range(8)), 8.0 * sum(range(100))]
 

@@ -375,28 +375,41 @@ def test_a_running_step_is_busy(entry_type: MakeEntry) -> None:
     assert isinstance(entry.call(filled()), Tensor)
 
 
-SLEEPING = """
+WAITING = """
 declare i32 @usleep(i32)
-define void @aj_step(ptr %table) nounwind {
-  %r = call i32 @usleep(i32 100000)
+define void @aj_step(ptr %table) nounwind {{
+entry:
+  br label %wait
+wait:
+  %turn = phi i64 [ 0, %entry ], [ %next, %wait ]
+  %r = call i32 @usleep(i32 1000)
+  %word = load volatile i64, ptr inttoptr (i64 {address} to ptr)
+  %next = add i64 %turn, 1
+  %is_told = icmp ne i64 %word, 0
+  %is_late = icmp sgt i64 %next, 60000
+  %ends = or i1 %is_told, %is_late
+  br i1 %ends, label %end, label %wait
+end:
   ret void
-}
+}}
 """
 
 
 @pytest.mark.parametrize("entry_type", ENTRIES)
 def test_a_long_step_lets_other_threads_run(entry_type: MakeEntry) -> None:
-    step = Executable(load(compiled(SLEEPING)), 1, [])
+    """Nobody tells it to end before another thread has run."""
+    told = np.zeros(1, np.int64)
+    step = Executable(load(compiled(WAITING.format(address=told.ctypes.data))), 1, [])
     arguments = (TensorArgument(Tensor, CHECK, 0),)
     spec = EntrySpec(step.step_address, step.table_address, step.gate, arguments, releases_gil=True, keep=step)
     entry = entry_type(spec)
     results: list[Any] = []
     caller = threading.Thread(target=lambda: results.append(entry.call(filled())))
-    start_s = time.perf_counter()
     caller.start()
-    time.sleep(0.02)
+    while not spec.gate.is_taken() and caller.is_alive():
+        time.sleep(0.001)
     assert entry.call(filled()) is Refusal.BUSY
-    assert time.perf_counter() - start_s < 0.09
+    told[0] = 1
     caller.join()
     assert results == [None]
 

@@ -315,7 +315,7 @@ def test_eight_processes_share_a_directory(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
     body = "\n".join(line[4:] for line in code.splitlines())
     workers = [subprocess.Popen([sys.executable, "-W", "error", "-c", body, str(n)], env=environment) for n in range(8)]
-    assert [worker.wait(60) for worker in workers] == [0] * 8
+    assert [worker.wait(120) for worker in workers] == [0] * 8
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.slow)])
@@ -336,7 +336,7 @@ for number in itertools.count():
         worker.stdout.readline()
         time.sleep(0.005 * (trial % 8))
         worker.send_signal(signal.SIGKILL)
-        worker.wait(30)
+        worker.wait(120)
         worker.stdout.close()
     cache = ObjectCache(tmp_path / "cache")
     with warnings.catch_warnings():

@@ -12,7 +12,7 @@ from __future__ import annotations
 import decimal
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from types import BuiltinMethodType, MethodType, MethodWrapperType
+from types import BuiltinMethodType, FunctionType, MethodType, MethodWrapperType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -250,7 +250,9 @@ def stays(now: object, before: object) -> bool:
 
 def may_be_changed(value: object) -> bool:
     """Whether it is, or has in it, a list or array: such are compared by what is in them."""
-    return isinstance(value, list | np.ndarray) or (type(value) is tuple and any(map(may_be_changed, value)))
+    if type(value) is tuple:  # of a class, a thousand functions
+        return any(may_be_changed(part) for part in value if type(part) is not FunctionType)
+    return isinstance(value, (list, np.ndarray))  # no union, which would be made at every call
 
 
 def is_value(obj: object) -> bool:

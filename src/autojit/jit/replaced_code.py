@@ -11,12 +11,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import cache, partial
-from operator import itemgetter
-from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter, is_, itemgetter
+from types import CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.core.epoch import note_switch
-from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.jit.guards import WordsGuard
 from autojit.jit.observed_functions import is_own_class, is_users
@@ -92,14 +91,11 @@ def note_class(observer: ObservedObjects, cls: type) -> None:
     if found is None or (id(found), _CODE) in observer.places_read:
         return
     read: Callable[[], Any] = lambda: _code_in(found)
+    version = _version(found)  # before what it tells of, which may change meanwhile
     held = read()
     observer.note(found, _CODE, f"code of {found.__name__}", read, held, WordsGuard(found, type_version))
-    for value in held:
-        function = own(value, "__func__", value)
-        if type(function) is FunctionType and is_own(function.__code__):  # nearly all of them
-            continue
-        if is_users(function):
-            observer.enter(function, function.__name__)
+    for function in _users_among(found, version, held):
+        observer.enter(function, function.__name__)
 
 
 @cache
@@ -108,7 +104,45 @@ def _first_own(cls: type) -> type | None:
     return None if is_module else next((base for base in cls.__mro__ if is_own_class(base)), None)
 
 
+class _PackagesOwn(NamedTuple):
+    """What a class held at a version of it at which no function in it was a user's; and their code, which may change.
+
+    There are a thousand functions in ``Tensor``; every capture asks, some twice.
+    """
+
+    version: int
+    held: tuple[Any, ...]
+    functions: tuple[FunctionType, ...]
+    code: tuple[CodeType, ...]
+
+
+_code_of = attrgetter("__code__")
+_packages_own: dict[type, _PackagesOwn] = {}
+
+
+def _version(cls: type) -> int:
+    """A number that no class has had before, nor this one with something else in it; 0: untold."""
+    words = type_version(cls)
+    return 0 if words is None else int(words[0])
+
+
 def _code_in(cls: type) -> tuple[Any, ...]:
     """The functions and descriptors in a class and its bases, and what has a public name there."""
+    known = _packages_own.get(cls)
+    if known is not None and known.version == _version(cls):
+        return known.held
     items = [item for base in cls.__mro__[:-1] for item in vars(base).items()]
     return tuple([value for name, value in items if name[0] != "_" or hasattr(type(value), "__get__")])
+
+
+def _users_among(cls: type, version: int, held: tuple[Any, ...]) -> list[Any]:
+    """The users' functions in what a class holds."""
+    known = _packages_own.get(cls)
+    if known is not None and known.held is held and all(map(is_, map(_code_of, known.functions), known.code)):
+        return []
+    functions = [own(value, "__func__", value) for value in held]
+    found = [function for function in functions if is_users(function)]
+    if version and not found:  # a user's function is not kept
+        plain = tuple([function for function in functions if type(function) is FunctionType])
+        _packages_own[cls] = _PackagesOwn(version, held, plain, tuple(map(_code_of, plain)))
+    return found
