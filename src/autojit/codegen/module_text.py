@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 
 class Signature:
@@ -43,7 +42,7 @@ class ModuleText:
     Intrinsics need no declaration: LLVM knows them by their names.
     """
 
-    attributes: ClassVar[tuple[str, ...]] = ()
+    attributes: tuple[str, ...] = ()
     """Groups of attributes that heads of functions name."""
 
     def __init__(self) -> None:

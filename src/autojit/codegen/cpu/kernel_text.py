@@ -36,6 +36,16 @@ LONG_EXTENT = 24
 # from 256 on there is no difference on a Zen 4 core, whose model would have LLVM unroll up to 512 operations. With
 # functions (exp over rows of 1024) the differences, up to 3 %, change their sign from process to process.
 ROLLED_EXTENT = 256
+# Iterations from which a loop with mathematical functions takes the widest vectors there are, where LLVM would take
+# half of them because a processor runs slower with those (Intel's servers): what no vector holds is then a small part.
+# Such a loop is arithmetic, so twice the lanes are worth more than a tenth of the clock: on a Skylake server core
+# `softmax_layernorm` takes 20.7 instead of 31.0 ms, `black_scholes` 37.4 instead of 44.9, `gpt` 89.7 instead of 95.0.
+# Others wait for memory and lose with wide reads, each of which touches two lines of a cache where it is not aligned
+# (`heat`, a stencil: 8.2 -> 9.0 ms). Processor time, least of many calls in turns.
+WIDE_EXTENT = 64
+WIDEST = (
+    'attributes #0 = { nounwind "prefer-vector-width"="512" }',
+)  # as wide as the machine has them, up to 64 bytes
 
 
 @record
@@ -70,7 +80,7 @@ class KernelText:
 class KernelModule(ModuleText):
     """The module of a kernel: accesses of group ``!0`` are parallel in the loops that name ``!1``."""
 
-    attributes: ClassVar[tuple[str, ...]] = ("attributes #0 = { nounwind }",)
+    attributes = ("attributes #0 = { nounwind }",)
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,6 +186,8 @@ class CpuKernel(KernelFunction):
             extent = int(high) - int(low) if low.isdigit() and high.isdigit() else None
             if extent is None or extent >= LONG_EXTENT:
                 self.long_until = len(self.lines)
+            if calls and (extent is None or extent >= WIDE_EXTENT):
+                self.module.attributes = WIDEST
             return self._vectorised(calls, extent)
 
         low, high = self.number(start), self.number(stop)

@@ -13,6 +13,7 @@ import pytest
 
 import autojit.ops  # noqa: F401
 from autojit.codegen.lowered import BandEntry, BatchEntry, Entry
+from autojit.codegen.target import HostTarget
 from autojit.ir import parse_graph, verify
 from autojit.runtime.llvm import optimised_ir
 from tests.golden.printing import TARGET, lowered_for_target
@@ -168,13 +169,19 @@ KINDS = {
 }
 
 
-def optimised(graph: str) -> list[str]:
+HALVING = HostTarget(
+    TARGET.triple, "skylake-avx512", f"{TARGET.features},+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl", 64
+)
+"""A processor for which LLVM takes half of a vector register."""
+
+
+def optimised(graph: str, target: HostTarget = TARGET) -> list[str]:
     """LLVM's output for the kernels of a graph."""
     texts: dict[str, None] = {}
     for item in lowered_for_target(verify(parse_graph(graph))).entries:
         entries: tuple[Entry, ...] = item.entries if isinstance(item, BandEntry | BatchEntry) else (item,)
         texts |= dict.fromkeys(e.body for e in entries if isinstance(e.body, str) and "\n" in e.body)
-    return [optimised_ir(text, TARGET) for text in texts]
+    return [optimised_ir(text, target) for text in texts]
 
 
 def innermost_loops(text: str) -> list[str]:
@@ -200,6 +207,17 @@ def test_innermost_loops_are_vectors(name: str) -> None:
     assert vectors, f"no loop has {kind.vector}"
     for loop in vectors if kind.has_rest else loops:
         assert not scalar_arithmetic(loop), loop
+
+
+@pytest.mark.parametrize(
+    ("op", "extent", "is_wide"),
+    [("exp", "1000", True), ("exp", "n", True), ("exp", "24", False), ("neg", "1000", False)],
+)
+def test_long_loops_of_functions_take_whole_registers(op: str, extent: str, is_wide: bool) -> None:
+    """Also where LLVM prefers half of one, which short loops and those that wait for memory keep."""
+    (text,) = optimised(f"(x: f32[{extent}]) {{ y: f32[{extent}] = {op}(x); return y }}", HALVING)
+    assert "<8 x float>" in text or is_wide
+    assert ("<16 x float>" in text) == is_wide
 
 
 def test_a_loop_that_is_not_vectorised_is_seen() -> None:
