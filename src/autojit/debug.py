@@ -1,4 +1,5 @@
-"""Ways out of a step: users' functions and prints that see its values while it runs, under JAX's names.
+"""Ways out of a step: users' functions and prints that see its values while it runs, under JAX's names; and what became
+of eager backward passes.
 
 In eager mode they happen at once. In a compiled step they are ops that the step calls back, once for each time the
 program comes by, in its order, also in the bodies of branches and loops; the step stays one native call, and no capture
@@ -22,6 +23,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.dispatch.dispatch import apply
 from autojit.functions import factories
 from autojit.jit.instrumented_code import as_written
+from autojit.jit.known_passes import passes
 from autojit.jit.made_functions import as_made
 from autojit.jit.places import cell_content, is_a
 from autojit.jit.pytree import flatten
@@ -30,7 +32,7 @@ from autojit.ops.host_calls import HostCall, HostFunction
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, wrap
 
-__all__ = ["callback", "print"]
+__all__ = ["callback", "explain_backward", "print"]
 
 _PLAIN = (builtins.str, builtins.int, builtins.float, builtins.bool, builtins.complex, builtins.bytes, type(None))
 
@@ -60,6 +62,26 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     """
     _Checker().check(fmt, args, kwargs)
     _call_out("debug.print", partial(_print, fmt), args, kwargs, fmt)
+
+
+def explain_backward() -> str:
+    """What became of the backward passes of eager loops, a line of text for each of the program's that begins some.
+
+    A pass that comes again and again is compiled beside and from then on is one native call; what keeps a line's passes
+    with the engine (hooks, kept gradients, ``create_graph``, lines that never repeat) is said. Passes of lines that
+    have begun fewer than 16 are not looked at, and neither are those that came with ``create_graph``.
+
+    Example:
+        >>> import autojit as aj
+        >>> w = aj.ones(3, requires_grad=True)
+        >>> for _ in range(20):
+        ...     y = w * 2
+        ...     handle = y.register_hook(lambda grad: None)
+        ...     y.sum().backward()
+        >>> print(aj.debug.explain_backward())  # doctest: +ELLIPSIS
+        ...0 of 4 passes that were looked at were one native call; the engine's: MulBackward0 (...) has hooks...
+    """
+    return "\n".join(map(str, passes.lines.values()))
 
 
 def _print(fmt: str, *args: Any, **kwargs: Any) -> None:

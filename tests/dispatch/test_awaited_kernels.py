@@ -107,3 +107,37 @@ def test_who_cannot_have_a_thread_makes_it_at_once(monkeypatch: pytest.MonkeyPat
     assert kernels.find(1, lambda: "other") == "kernel"
     monkeypatch.setattr(awaited_kernels, "MOST_KINDS", 1)
     assert kernels.find(2, lambda: "kernel") is None and list(kernels._known) == [2]
+
+
+@pytest.mark.parametrize("count", [7, 300, 5000])
+def test_elementwise_composites_are_one_node_whatever_computes_them(count: int, at_once: None) -> None:
+    """NumPy, a kernel that is waited for or one that serves large arrays: values and derivatives of two orders."""
+    x = aj.linspace(-3, 3, count, dtype=aj.float64).requires_grad_()
+
+    def results(function: Callable[[Any], Any]) -> list[Any]:
+        y = function(x * 1)
+        assert [node.name() for node, _ in y.grad_fn.next_functions] == ["MulBackward0"]
+        (slope,) = aj.autograd.grad(y.sum(), x, create_graph=True)
+        (bend,) = aj.autograd.grad((slope * slope).sum(), x)
+        return [t.detach().numpy() for t in (y, slope, bend)]
+
+    functional = nn.functional
+    for function in (functional.gelu, functional.silu, functional.softplus, lambda t: functional.leaky_relu(t, 0.1)):
+        found = results(function)
+        with reference_only():
+            wanted = results(function)
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_bfloat16_has_the_bits_of_numpys() -> None:
+    x, y = (aj.linspace(-4, 4, 9000).add(shift).bfloat16() for shift in (0.0, 4.5))
+    for function in (
+        lambda: x + y, lambda: x * y, lambda: x - y, lambda: x / y, lambda: -x, lambda: y.sqrt(),
+        lambda: aj.maximum(x, y),
+    ):  # fmt: skip
+        found = function()
+        with reference_only():
+            wanted = function()
+        assert found.dtype is aj.bfloat16
+        np.testing.assert_array_equal(found.float().numpy(), wanted.float().numpy())

@@ -18,6 +18,7 @@ from autojit.history import op_node
 from autojit.ir import Op
 from autojit.ir.op import bind
 from autojit.jit import known_passes
+from autojit.jit.surveys import Survey
 from autojit.nn import functional as F
 
 OPS = sorted(
@@ -94,7 +95,7 @@ def parts_of(group: int) -> Iterator[Part]:
             given = [aj.tensor(np.array(x)) for x in inputs]
             mine = [t.requires_grad_() for t in given if t.dtype is float64]
             part = weighed(bind(op, *given), number)
-            if has_derivative(part, mine) and not known_passes.Survey.of(part.grad_fn).why:
+            if has_derivative(part, mine) and not Survey.of(part.grad_fn).why:
                 yield part, mine
 
 
@@ -274,3 +275,49 @@ def test_in_a_loop_the_native_pass_comes_beside(monkeypatch: pytest.MonkeyPatch)
     assert made.is_set()
     for a, b in zip(found, by_the_engine(lambda: trained(rounds=rounds)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+
+
+PIECES: dict[str, Callable[[Any, Any], Any]] = {
+    "a loop over slices": lambda x, w: sum(((x[:, t] @ w).tanh().sum() for t in range(3)), aj.zeros((), dtype=float64)),
+    "pieces of a projection": lambda x, w: (lambda a, b: (a.transpose(0, 1) @ b).exp().mean())(
+        *(x[0] @ w).split(2, -1)
+    ),
+    "heads": lambda x, w: (x @ w).view(2, 3, 2, 2).transpose(1, 2).square().select(-1, 1).sum(),
+    "every other row": lambda x, w: (x[:, ::2] * x[:, 1:]).sum() + (w[:, 1::2].exp() * w[:, ::2]).sum(),
+    "a view of a view": lambda x, w: (x.permute(2, 0, 1)[1:3].flatten(1)[:, ::2].sin() ** 2).sum() + w.sum(),
+}
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_pieces_of_tensors(name: str, passes: AtOnce) -> None:
+    """What nodes have saved may have gaps in memory, and cotangents of pieces come together in the whole."""
+    aj.manual_seed(0)
+    x, w = (aj.randn(*shape, dtype=float64).requires_grad_() for shape in ((2, 3, 4), (4, 4)))
+    wanted = by_the_engine(lambda: aj.autograd.grad(PIECES[name](x * 1, w * 1), [x, w]))
+    found = aj.autograd.grad(PIECES[name](x * 1, w * 1), [x, w])
+    assert len(passes.native) == 1
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12, atol=1e-12)
+
+
+def test_second_derivatives_behind_masks(passes: AtOnce) -> None:
+    """The pass after one with ``create_graph``, in whose history some derivatives are zero."""
+    x = aj.tensor([-1.0, 0.5, 2.0], dtype=float64).requires_grad_()
+
+    def program() -> Any:
+        (slope,) = aj.autograd.grad((F.leaky_relu(x, 0.2) ** 3 * x.relu()).sum(), x, create_graph=True)
+        return aj.autograd.grad((slope**2).sum(), x)[0]
+
+    wanted = by_the_engine(program)
+    np.testing.assert_allclose(program().numpy(), wanted.numpy(), rtol=1e-12)
+    assert passes.native
+
+
+def test_why_a_pass_is_the_engines(passes: AtOnce) -> None:
+    x = aj.ones(2).requires_grad_()
+    for _ in range(2):
+        y = x * 3
+        y.register_hook(lambda grad: None)
+        y.sum().backward()
+    report = [line for line in aj.debug.explain_backward().splitlines() if "test_known_passes.py" in line]
+    assert any("0 of 2" in line and "MulBackward0" in line and "has hooks" in line for line in report)

@@ -200,6 +200,20 @@ def place_in_history(depth: int) -> Place | SourceLocation:
     return here(True, depth + 1)
 
 
+def place_of_change(depth: int) -> Place | SourceLocation:
+    """``here(depth=depth, is_inside=True)`` for what is changed in place, as cheaply as possible."""
+    frame: FrameType | None = sys._getframe(depth)
+    entered, place = _entered.frame, _entered.place
+    if entered is None:
+        return place_in_history(depth + 1) if _recorder is None else here(depth=depth + 1, is_inside=True)
+    known = _kinds
+    while frame is not None and id(frame.f_code) in known:
+        if frame is entered and place is not None:
+            return place
+        frame = frame.f_back
+    return here(depth=depth + 1, is_inside=True)
+
+
 def here_calling(name: str, depth: int) -> SourceLocation:
     """``here(True)`` of a node that is made while the user's frame, ``depth`` calls up, calls the function ``name``.
 

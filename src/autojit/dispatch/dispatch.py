@@ -13,7 +13,7 @@ import numpy as np
 
 from autojit.core.device import CPU, Device
 from autojit.core.device_array import Array, share_memory
-from autojit.core.dtypes import DType
+from autojit.core.dtypes import DType, bfloat16
 from autojit.core.errors import UsageError, tensor_expected
 from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from autojit.ir.graph import Value
 
-_ndarray = np.ndarray
+_ndarray, _BFLOAT16 = np.ndarray, bfloat16.numpy
 NO_VIEWS: tuple[Op, ...] = ()
 
 
@@ -477,6 +477,9 @@ def _plain(value: object) -> Any:
 
 def _bind(self: Tensor, op: Op, operands: Sequence[Tensor]) -> Any:
     if op.of_pair is not None:
+        array = operands[0]._array  # NumPy has no loop of its own for bfloat16: ``fast_paths`` has
+        if array is not None and array.dtype is _BFLOAT16:
+            return apply(op, *operands)
         return apply_pair(op, op.of_pair, operands[0], operands[1])
     if len(operands) == 1 and op.n_outputs == 1 and not op.is_view:
         return apply_single(op, operands[0])

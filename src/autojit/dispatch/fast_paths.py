@@ -168,6 +168,12 @@ def drawn_by_kernel(composite: str, options: tuple[Any, ...], key: NDArray[Any],
     return found
 
 
+def _narrow(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
+    """Of bfloat16 alone: NumPy's loops over a number format of others' take ten times a kernel's time."""
+    is_narrow = all([a.dtype is bfloat16.numpy for a in arrays])  # noqa: C419  (a list is faster than a generator)
+    return evaluate_by_kernel(op, arrays) if is_narrow else None
+
+
 def _transformed(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     """Fourier transforms of float32 and float64."""
     return evaluate_by_kernel(op, arrays)
@@ -176,7 +182,16 @@ def _transformed(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
 _MANY_POINTS = 1 << 16  # of all lines: from here on a kernel, made for its sizes, pays for being compiled
 _LONG_SUM = 1 << 15  # elements; NumPy adds up fewer before a kernel has started
 
+NARROW = (
+    "add", "sub", "mul", "div", "neg", "square", "exp", "log", "sqrt", "tanh", "maximum", "minimum", "abs",
+    "reciprocal", "guarded_mul",
+)  # fmt: skip
+"""Ops that NumPy has, in bfloat16. A kernel rounds after each of them, as NumPy does: the bits are the same.
+The short way of two operands leaves these out: it does not ask for a rule.
+"""
+
 TABLE: dict[str, FastPath] = {
+    **dict.fromkeys(NARROW, FastPath(LARGE, _narrow)),
     # Figures: microseconds of NumPy and of the kernel, float32, 4,096 / 32,768 elements (``python -m
     # benchmarks.fast_paths``, two cores that other work shared: a kernel's start, 14 us there, is 5 us on idle ones).
     # NumPy has no such function and calls one of Python's per element, or sums a series: erf 133, 26 / 1474, 115;
@@ -259,5 +274,5 @@ Op.fast_paths.update({name: (path.limit, _rule_of(path)) for name, path in TABLE
 for _name in TABLE.keys() & Op.registry.keys():  # those that are imported later find theirs in ``fast_paths``
     _op: Any = Op.registry[_name]
     _op.fast_from, _op.fast = Op.fast_paths[_name]
-    if _op.of_pair is not None:
+    if _op.of_pair is not None and _name not in NARROW:
         _op.of_pair = staticmethod(_pair_rule_of(_op(), TABLE[_name]))

@@ -15,7 +15,7 @@ import numpy as np
 from autojit.core.device import CPU
 from autojit.core.device_array import Array, DeviceArray, layout_in_memory, on_layout, share_memory, write_array
 from autojit.core.errors import ShapeError, UsageError
-from autojit.core.source import here
+from autojit.core.source import here, place_of_change
 from autojit.core.tracebacks import trim
 from autojit.core.wrapping import named
 from autojit.dispatch.dispatch import root_value, value_of
@@ -127,7 +127,7 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
     elif type(other) not in (int, float) or (now["grad_enabled"] and wants_grad(x)):
         return False
     quietly(ufunc, array, other, array)
-    storage_of(x).bump(method, here(is_inside=True))
+    storage_of(x).bump(method, place_of_change(1))
     return True
 
 
@@ -386,7 +386,7 @@ def _writes_at_once(x: Tensor, ufunc: np.ufunc, method: str, other: object, alph
         run(ufunc, array, other if alpha == 1 else run(np.multiply, other, alpha), array)
     except (RuntimeError, ValueError):  # within an eager rule; read-only memory
         return False
-    storage_of(x).bump(method, here(is_inside=True))
+    storage_of(x).bump(method, place_of_change(1))
     return True
 
 

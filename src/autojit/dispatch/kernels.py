@@ -16,7 +16,7 @@ import numpy as np
 
 from autojit.core.device import CPU
 from autojit.core.device_array import DeviceArray, is_concrete
-from autojit.core.dtypes import DType, dtype_of_numpy
+from autojit.core.dtypes import DType, bfloat16, dtype_of_numpy
 from autojit.core.errors import SpecializeSize, UndecidedSizeError
 from autojit.core.size_recorder import recording
 from autojit.core.sizes import named_size
@@ -226,7 +226,7 @@ def _fused(name: str, parameters: tuple[Any, ...]) -> Fused:
 def _serves(operands: Sequence[Any]) -> bool:
     first = operands[0]._array
     kind, shape, is_alike = first.dtype, first.shape, True
-    if kind.char not in "fd":
+    if kind.char not in "fd" and kind is not bfloat16.numpy:
         return False
     for t in operands:
         array: Any = t._array if isinstance(t, Tensor) else None

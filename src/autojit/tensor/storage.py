@@ -5,10 +5,10 @@ A Storage is made only when it is needed (a view, an in-place change, a saved re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from autojit.core.device_array import Unreadable
-from autojit.core.source import UNKNOWN, SourceLocation
+from autojit.core.source import UNKNOWN, Place, SourceLocation
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +60,7 @@ class Storage:
     """
 
     __slots__ = (
-        "__weakref__", "array", "changed_at", "changed_by", "changes", "inference", "origin", "value", "version",
+        "__weakref__", "array", "change", "changed_by", "changes", "inference", "origin", "value", "version",
     )  # fmt: skip
 
     def __init__(self, array: NDArray[Any] | None, value: Value | None) -> None:
@@ -70,17 +70,29 @@ class Storage:
         self.changes = 0
         self.inference = False
         self.origin: Storage | None = None
-        self.changed_at: SourceLocation = UNKNOWN
+        self.change: Place | SourceLocation = UNKNOWN  # what ``changed_at`` is made of
         self.changed_by = ""
 
-    def bump(self, op: str, source: SourceLocation) -> None:
+    @property
+    def changed_at(self) -> SourceLocation:
+        """The user's line of the last change."""
+        place = self.change
+        if type(place) is tuple:
+            place = self.change = SourceLocation(*place)
+        return cast("SourceLocation", place)
+
+    @changed_at.setter
+    def changed_at(self, place: SourceLocation) -> None:
+        self.change = place
+
+    def bump(self, op: str, source: Place | SourceLocation) -> None:
         """Count an in-place change made by ``op``."""
         self.version += 1
         self.changes += 1
         if self.origin is not None:
             self.origin.changes += 1
         self.changed_by = op
-        self.changed_at = source
+        self.change = source
 
     @property
     def memory(self) -> Storage:

@@ -1,0 +1,219 @@
+"""Surveys: what one look at the history behind a result finds, by which a backward pass is known when it comes again.
+
+How to read: ``Survey.of`` walks from a node down to the leaves and writes the pass's key; ``_way_to`` says which memory
+holds what a node has saved, and `seen` takes it out of that memory again, inside the native call.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, cast
+
+import numpy as np
+
+from autojit.core.types import TensorType
+from autojit.dispatch.dispatch import apply
+from autojit.history.op_node import NotImplementedNode, OpNode, ZeroDerivative
+from autojit.history.residual_plans import plans_of
+from autojit.ir.op import Op
+from autojit.jit.outside_passes import is_plain_leaf
+from autojit.tensor.memory_orders import outermost_first, places_of
+from autojit.tensor.node import FREED, AccumulateGrad, Node
+from autojit.tensor.tensor import Tensor, storage_chain, wrap
+
+MOST_NODES = 512
+"""Longer histories are loops over parts mostly: compiling one would hold up the loop for seconds."""
+
+_by_sequence = attrgetter("sequence")
+
+Way = tuple[int, ...] | tuple[Op, ...] | None
+"""From an argument to what a node has saved: a permutation of axes, views one after the other, or nothing."""
+
+
+class Survey:
+    """What one look at a history has found, from one of its nodes down to the leaves."""
+
+    __slots__ = ("kept", "key", "leaves", "memories", "order", "places", "saved", "ways", "why")
+
+    def __init__(self, order: list[Node]) -> None:
+        self.order = order
+        self.places: dict[Any, int] = {node: place for place, node in enumerate(order)}
+        self.leaves: list[AccumulateGrad] = []
+        self.memories: dict[int, tuple[int, Any]] = {}  # what goes into the call: arrays by id, numbered
+        self.saved: dict[int, int] = {}  # what nodes have saved, by id: numbers in ``ways``
+        self.ways: list[tuple[int, Way]] = []
+        self.kept: list[tuple[list[Any], int]] = []  # where nodes keep them
+        self.key: list[Any] = []
+        self.why = ""  # the engine has something to say about a pass
+
+    @classmethod
+    def of(cls, root: Node) -> Survey:
+        """The history behind a node; with ``why`` where there is more to a pass than its rules."""
+        order: list[Node] = []
+        why = _ops_behind(root, order)
+        found = cls(order)
+        found.why = why
+        if not why:
+            for node in order:
+                if not (found._add_node(node) and found._add_edges(node)):
+                    break
+        return found
+
+    def _add_node(self, node: Node) -> bool:
+        if not isinstance(node, OpNode):
+            self.key.append(ZeroDerivative)
+            return True
+        op = node.op
+        if not _is_plain_node(node):
+            self.why = f"{_shown(node)} has hooks, or calls a function of its own"
+            return False
+        plans = op.__dict__.get("_plans")
+        key = self.key
+        key.append(id(plans_of(op) if plans is None else plans))  # one for equal ops
+        place = 0
+        for entries in (node.primals, node.results):
+            for number, entry in enumerate(entries):
+                kind = type(entry)
+                if kind is tuple or kind is TensorType:
+                    key.append(entry)
+                elif getattr(kind, "_array", None) is _ARRAY and self._add_saved(entry, node, place):
+                    self.kept.append((entries, number))
+                else:
+                    self.why = self.why or f"what {_shown(node)} has saved is packed, spent or of a class of its own"
+                    return False
+                place += 1
+        return True
+
+    def _add_saved(self, t: Tensor, node: OpNode, place: int) -> bool:
+        """Note a tensor that a node has saved; False where the engine has something to say about it."""
+        array: Any = t._array
+        storage = t._storage
+        if type(array) is not np.ndarray or (storage is not None and storage.version != node.versions[place]):
+            self.why = f"what {_shown(node)} has saved was changed, or is no array"
+            return False
+        if t._grad_fn is None and not t._requires_grad and place < len(node.edges):
+            edge = node.edges[place]
+            if edge is not None and type(edge[0]) is not AccumulateGrad:
+                self.why = f"what {_shown(node)} has saved was detached since"
+                return False
+        number = self.saved.get(id(array))
+        if number is None:
+            number = self.saved[id(array)] = len(self.ways)
+            memory, way = (array, None) if array.flags.c_contiguous else _way_to(t, array)
+            is_part = _is_views(way)
+            known = self.memories.setdefault(id(memory if is_part else array), (len(self.memories), memory))
+            self.ways.append((known[0], way))
+            self.key.append((number, known[0], array.shape, array.strides, array.dtype.num))
+            if is_part:
+                self.key.append((memory.shape, way))
+        else:
+            self.key.append(number)
+        return True
+
+    def _add_edges(self, node: Node) -> bool:
+        key, places = self.key, self.places
+        for edge in node.edges:
+            if edge is None:
+                key.append(None)
+                continue
+            child: Any = edge[0]
+            number = edge[1]
+            place = places.get(child)
+            if place is None:
+                if not is_plain_leaf(child.variable):
+                    self.why = f"a leaf behind {_shown(node)} has hooks, or is of a class of its own"
+                    return False
+                place = places[child] = -1 - len(self.leaves)
+                self.leaves.append(child)
+            key.append(place)
+            key.append(number)
+        return True
+
+    def n_bytes(self) -> int:
+        """Of the tensors that the nodes have saved."""
+        return sum([array.nbytes for _, array in self.memories.values()])
+
+    def arguments(self) -> list[Tensor]:
+        """The memories of saved tensors without their histories: what has gaps would be copied."""
+        return [wrap(array) for _, array in self.memories.values()]
+
+    def copied_bytes(self) -> int:
+        """Of arguments with gaps in memory, which a native call copies."""
+        return sum([array.nbytes for _, array in self.memories.values() if not array.flags.c_contiguous])
+
+    def release(self) -> None:
+        """As the engine does after the rule of each node."""
+        for entries, number in self.kept:
+            entries[number] = FREED
+
+
+def _way_to(t: Tensor, array: Any) -> tuple[Any, Way]:
+    """An array whose axes are in the order of memory, of the tensor or of what it is a view of, and the way from it."""
+    axes = outermost_first(array)
+    turned = array.transpose(axes)
+    storage = t._storage
+    if not turned.flags.c_contiguous and storage is not None and type(storage.array) is np.ndarray:
+        root, chain = storage.array, storage_chain(t)
+        is_of_root = array.base is root or (root.base is not None and array.base is root.base)
+        if chain and is_of_root and root.flags.c_contiguous:
+            return root, chain
+    return turned, places_of(axes)
+
+
+def _is_views(way: Way) -> bool:
+    return bool(way) and type(way[0]) is not int  # type: ignore[index]
+
+
+def seen(memory: Any, way: Way) -> Any:
+    """What a node has saved, of the argument that holds it."""
+    if way is None:
+        return memory
+    if not _is_views(way):
+        return memory.permute(way)
+    for op in way:
+        memory = apply(cast("Op", op), memory)
+    return memory
+
+
+def _shown(node: Node) -> str:
+    return f"{node.name()} ({node.source})"
+
+
+def _is_zero(node: Node) -> bool:
+    """Whether a node gives zeros, and nothing else."""
+    return (
+        type(node) is ZeroDerivative and node.tensor_hooks is node.retained is node.pre_hooks is node.post_hooks is None
+    )
+
+
+def _is_plain_node(node: OpNode) -> bool:
+    """Whether nothing but its op's rule happens at a node."""
+    known = _PLAIN_CLASSES.get(type(node))
+    if known is None:
+        kind = type(node)
+        known = _PLAIN_CLASSES[kind] = kind.run is OpNode.run and not issubclass(kind, NotImplementedNode)
+    if not known or not (node.tensor_hooks is node.retained is node.pre_hooks is node.post_hooks is None):
+        return False
+    op = node.op
+    return not (op.is_call or op.calls_out or op.has_effect)
+
+
+_PLAIN_CLASSES: dict[type, bool] = {}
+_ARRAY = vars(Tensor)["_array"]  # of tensors that are nothing but their elements
+
+
+def _ops_behind(root: Node, order: list[Node]) -> str:
+    """Fill in the nodes of ops behind one, itself among them, in the order in which they run; or why there is more."""
+    found: set[Any] = {root}
+    stack = [root]
+    while stack:
+        for edge in stack.pop().edges:
+            if edge is not None and (child := edge[0]) not in found and type(child) is not AccumulateGrad:
+                if not isinstance(child, OpNode) and not _is_zero(child):
+                    return f"{_shown(child)} is no op's"
+                if len(found) >= MOST_NODES:
+                    return f"it has more than {MOST_NODES} nodes"
+                found.add(child)
+                stack.append(child)
+    order += sorted(found, key=_by_sequence, reverse=True)
+    return ""
