@@ -17,7 +17,7 @@ from autojit import compiler
 from autojit.core.config import config
 from autojit.core.device import CPU
 from autojit.core.dtypes import float32
-from autojit.ir import Op, parse_graph
+from autojit.ir import Graph, Node, Op, parse_graph
 from autojit.runtime import kept_steps
 from autojit.runtime.kept_steps import StepKey, key_of_step
 from autojit.runtime.object_cache import ObjectCache
@@ -129,6 +129,20 @@ def test_keys_are_equal_where_graphs_say_the_same() -> None:
             assert digests.setdefault(str(graph), digest) == digest
             assert texts.setdefault(digest, str(graph)) == str(graph)
     assert len(texts) > 100
+
+
+def test_a_key_says_which_nodes_have_one_op() -> None:
+    """What is kept names objects by their numbers, and these depend on it."""
+    text = "(x: f32[3]) { y: f32[3] = tanh(x); z: f32[3] = tanh(y); return z }"
+    apart = parse_graph(text)
+    first, second = apart.nodes
+    op = type(first.op)()
+    nodes = [
+        (Node(a, first.inputs, first.outputs), Node(b, second.inputs, second.outputs))
+        for a, b in ((op, op), (op, type(op)()))
+    ]
+    digests = [StepKey(Graph(apart.inputs, made, apart.outputs), CPU.type, ()).digest for made in nodes]
+    assert digests[0] != digests[1]
 
 
 def test_a_key_says_what_the_step_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,15 +82,19 @@ class StepKey:
         self.digest = sha256(text.getbuffer()).hexdigest()
 
     def flat(self, graph: Graph) -> tuple[Any, ...]:
-        """Everything that the graph says, as numbers, ops and types; its objects get numbers of their own."""
+        """Everything that the graph says, as numbers, ops and types.
+
+        Its objects get numbers of their own. The key has these, too: where one op serves two nodes in one process and
+        not in another, numbers differ from there on.
+        """
         numbers = self.numbers
         inputs = [self._named(value) for value in graph.inputs]
         lines = []
         for node in graph.nodes:
-            self._number(node)
-            self._number(node.op)
+            own = self._number(node), self._number(node.op)
             operands = [numbers[id(value)] for value in node.inputs]
-            lines.append((node.op, operands, [self._named(v) for v in node.outputs], self._place(node.source)))
+            outputs = [self._named(value) for value in node.outputs]
+            lines.append((own, node.op, operands, outputs, self._place(node.source)))
         return inputs, lines, [numbers[id(value)] for value in graph.outputs]
 
     def _number(self, thing: object) -> int:
@@ -101,17 +105,17 @@ class StepKey:
         return number
 
     def _named(self, value: Value) -> Any:
-        self._number(value)
+        own = self._number(value)
         number = self._types.get(value.type)
         if number is None:
             number = self._types[value.type] = len(self._types)
-            return number, value.name, value.type
-        return (number, value.name) if value.name else number
+            return own, number, value.name, value.type
+        return own, number, value.name
 
     def _place(self, source: SourceLocation) -> Any:
         if id(source) in self.numbers:
             return self.numbers[id(source)]
-        self._number(source)
+        own = self._number(source)
         part, code = source.part, source.code
         text = self._parts.get(id(part))
         if text is None:
@@ -120,7 +124,7 @@ class StepKey:
         if code is not None and lines is None:
             self._codes[id(code)] = (len(self._codes),)
             lines = code.co_filename, code.co_qualname, code.co_firstlineno, code.co_linetable
-        return lines, source.instruction, source.callee, text
+        return own, lines, source.instruction, source.callee, text
 
 
 class _KeyPickler(pickle.Pickler):
@@ -135,18 +139,21 @@ class _KeyPickler(pickle.Pickler):
         kind = type(thing)
         names = _fields_of(kind)
         if names is not None:
-            return _made_of, (kind.__module__, kind.__qualname__, *[getattr(thing, name) for name in names])
+            return _made_of, (kind.__module__, kind.__qualname__, *[_in_order(getattr(thing, name)) for name in names])
         if kind is Graph:
             return _made_of, (self._flat(thing),)
         if kind is SymbolicSize:
             return _made_of, parts_of(thing)
-        if kind is frozenset or kind is set:
-            return _made_of, tuple(sorted(thing, key=str))
         if isinstance(thing, GraphOp) and thing.opened_by == "open_bodies":  # the compiler sees through it
             return _made_of, (kind.__module__, kind.__qualname__, self._flat(thing.graph_of(())))
         if kind in _OF_PROCESS:
             raise NotKept(kind.__name__)
         return _plain(thing)
+
+
+def _in_order(thing: Any) -> Any:
+    """A set's elements in an order that every process has."""
+    return sorted(thing, key=repr) if isinstance(thing, set | frozenset) else thing
 
 
 def _made_of(*parts: object) -> object:
