@@ -73,3 +73,11 @@ def test_lines_fill_a_place_of_as_many_elements(line: Callable[..., Any]) -> Non
 def test_a_size_by_name_leaves_the_bound_by_place() -> None:
     assert aj.randint(1, size=(2, 3)).tolist() == [[0] * 3] * 2
     assert aj.block_diag().shape == (1, 0)
+
+
+def test_asarray_has_the_history_it_is_asked_for() -> None:
+    leaf = aj.ones(2, requires_grad=True)
+    apart = aj.asarray(leaf, requires_grad=False)
+    assert aj.asarray(leaf) is leaf and not apart.requires_grad and apart.data_ptr() == leaf.data_ptr()
+    assert aj.asarray(leaf * 2, requires_grad=True).grad_fn is not None
+    assert aj.asarray(X.__dlpack__()).data_ptr() == X.data_ptr()

@@ -125,6 +125,7 @@ def provide(package: str, homes: Mapping[str, str], names: Mapping[str, Mapping[
         sys.modules[made.__name__] = made
         parent, _, name = made.__name__.rpartition(".")
         known = vars(sys.modules[parent]) if parent in sys.modules else {name: made}
-        known.setdefault("__path__", [])  # imports under other names ask the parent whether it is a package
+        if parent in sys.modules and "__path__" not in known:
+            sys.modules[parent].__path__ = []  # imports under other names ask the parent whether it is a package
         if name not in known and name not in getattr(known.get("__getattr__"), "names", ()):
             setattr(sys.modules[parent], name, made)

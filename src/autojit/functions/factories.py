@@ -23,6 +23,7 @@ from autojit.functions.elementwise import clone, floor_divide
 from autojit.functions.exchange import (
     array_of_foreign,
     array_of_numbers,
+    from_dlpack,
     is_foreign_array,
     is_on_device,
     may_share,
@@ -151,9 +152,11 @@ def asarray(
     dtype: DType | None = None,
     device: DeviceLike = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
-    """The data as a tensor: sharing memory where possible, a copy with ``copy=True``; a tensor keeps its history.
+    """The data as a tensor: sharing memory where possible, a copy with ``copy=True``; also of a DLPack capsule.
+
+    A tensor keeps its history, unless ``requires_grad=False`` says that the result has none.
 
     Raises:
         ValueError: ``copy=False`` but another dtype asks for a copy.
@@ -163,6 +166,8 @@ def asarray(
         >>> aj.asarray([1.0, 2.0])
         tensor([1., 2.])
     """
+    if type(obj).__name__ == "PyCapsule":
+        obj = from_dlpack(obj)
     if copy:
         made = clone(obj) if isinstance(obj, Tensor) else tensor(obj, dtype=dtype)
         found = made if dtype is None else cast(made, dtype)
@@ -170,7 +175,9 @@ def asarray(
         found = _from_data(obj, dtype, copy=False)
     if copy is False and isinstance(obj, Tensor) and found is not obj:
         raise ValueError("can't alias tensor: another dtype needs a copy; pass copy=None")
-    return finish(_on(device, found), requires_grad, device)
+    if requires_grad is False and found.requires_grad:
+        found = found.detach()
+    return finish(_on(device, found), bool(requires_grad), device)
 
 
 def from_numpy(ndarray: object) -> Tensor:
