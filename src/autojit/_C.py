@@ -152,6 +152,15 @@ def _make_saved_tensor(tensor: Tensor, is_output: bool, is_inplace_on_view: bool
     return SavedTensor.alone(tensor, is_output)
 
 
+def _get_tracing_state() -> Any:
+    """What a step is captured with, or None."""
+    return state.trace
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Nothing is told to anybody."""
+
+
 def _keeps_graph() -> bool:
     """Whether the running backward pass keeps the history; True outside of all passes."""
     walk = current_walk()

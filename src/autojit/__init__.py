@@ -93,14 +93,18 @@ _look_for("meta", _find_meta)
 
 _MODULES = """
     __future__ _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda debug
-    distributed distributions elastic export fft func interop io jit linalg masked multiprocessing nn numba_ops numpy
-    optim overrides
-    profiler random serialization signal sparse special testing types utils version xpu"""
+    distributed distributions elastic export fft func hub interop io jit linalg masked multiprocessing nn numba_ops
+    numpy optim overrides profiler random serialization signal sparse special testing types utils version xpu"""
 
 
 __getattr__ = _LazyNames(
     __name__,
-    _functions.PLACES | {"__version__": "autojit.version", "torch_names": "autojit.compat.torch_names"},
+    _functions.PLACES
+    | {"__version__": "autojit.version", "torch_names": "autojit.compat.torch_names"}
+    | dict.fromkeys(
+        ("_assert", "_check", "_check_index", "_check_is_size", "_check_type", "_check_value"),
+        "autojit.top_level.assertions",
+    ),
     modules=_MODULES,
     get=_functions.public_value,
 )

@@ -15,7 +15,7 @@ from autojit.functions.shape import Sizes, Tensors, Dims as _Dims
 from autojit.functions.statistics import MinMax
 from autojit.functions.views import Pieces, Sections
 from autojit.jit.function import JitFunction as _JitFunction
-from autojit.jit.scripting import Future as _Future
+from autojit.jit.scripting import Future as _Future, TracerWarning as _TracerWarning
 from autojit.nn.functional.adaptive_pooling import OutputSize
 from autojit.nn.functional.windows import Extents
 from autojit.sparse.compressed import spmm as _spmm
@@ -26,7 +26,7 @@ from builtins import bool as _bool, float as _float, int as _int
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal, SupportsIndex, overload
-from autojit import _C as _C, _higher_order_ops as _higher_order_ops, accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, backends as backends, cache as cache, compat as compat, control_flow as control_flow, core as core, cpu as cpu, cuda as cuda, debug as debug, dispatch as dispatch, distributed as distributed, distributions as distributions, elastic as elastic, export as export, fft as fft, func as func, functions as functions, history as history, interop as interop, io as io, ir as ir, linalg as linalg, masked as masked, multiprocessing as multiprocessing, nn as nn, numba_ops as numba_ops, numpy as numpy, ops as ops, optim as optim, overrides as overrides, profiler as profiler, random as random, runtime as runtime, serialization as serialization, signal as signal, sparse as sparse, special as special, testing as testing, transforms as transforms, types as types, utils as utils, version as version, xpu as xpu
+from autojit import _C as _C, _higher_order_ops as _higher_order_ops, accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, backends as backends, cache as cache, compat as compat, control_flow as control_flow, core as core, cpu as cpu, cuda as cuda, debug as debug, dispatch as dispatch, distributed as distributed, distributions as distributions, elastic as elastic, export as export, fft as fft, func as func, functions as functions, history as history, hub as hub, interop as interop, io as io, ir as ir, linalg as linalg, masked as masked, multiprocessing as multiprocessing, nn as nn, numba_ops as numba_ops, numpy as numpy, ops as ops, optim as optim, overrides as overrides, profiler as profiler, random as random, runtime as runtime, serialization as serialization, signal as signal, sparse as sparse, special as special, testing as testing, transforms as transforms, types as types, utils as utils, version as version, xpu as xpu
 from autojit._C import _unique as _unique, _unique2 as _unique2
 from autojit.amp.autocast_mode import autocast as autocast, clear_autocast_cache as clear_autocast_cache, get_autocast_cpu_dtype as get_autocast_cpu_dtype, get_autocast_dtype as get_autocast_dtype, is_autocast_cache_enabled as is_autocast_cache_enabled, is_autocast_cpu_enabled as is_autocast_cpu_enabled, is_autocast_enabled as is_autocast_enabled, set_autocast_cache_enabled as set_autocast_cache_enabled, set_autocast_dtype as set_autocast_dtype, set_autocast_enabled as set_autocast_enabled
 from autojit.amp.grad_scaler import GradScaler as GradScaler
@@ -72,6 +72,7 @@ from autojit.sparse.compressed import hspmm as hspmm, saddmm as saddmm, smm as s
 from autojit.sparse.construct import sparse_coo_tensor as sparse_coo_tensor, sparse_csr_tensor as sparse_csr_tensor
 from autojit.tensor.size import Size as Size
 from autojit.tensor.tensor import Tensor as Tensor
+from autojit.top_level.assertions import _assert as _assert, _check as _check, _check_index as _check_index, _check_is_size as _check_is_size, _check_type as _check_type, _check_value as _check_value
 from autojit.top_level.compiling import compile as compile
 from autojit.top_level.counts import binomial as binomial, poisson as poisson
 from autojit.top_level.devices import get_default_device as get_default_device, get_device_module as get_device_module, set_default_device as set_default_device
@@ -573,6 +574,7 @@ class _PackageJit:
     def __call__(self, function: Callable[..., Any] | None = None, *, verify: str | _int | None = None, dynamic: _bool | None = None, memory_budget: _int | None = None, background: _bool = False, fullgraph: _bool = False, mode: str | None = None) -> Any: ...
     Future = _Future
     JitFunction = _JitFunction
+    TracerWarning = _TracerWarning
     @staticmethod
     def annotate(the_type: object, the_value: object) -> Any: ...
     @staticmethod

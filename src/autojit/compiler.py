@@ -12,6 +12,7 @@ from autojit.core.collector_pause import uncollected
 from autojit.core.compile_notice import stage
 from autojit.core.errors import HostDecides
 from autojit.core.late_interrupts import late_interrupts
+from autojit.core.lazy_modules import LazyNames
 from autojit.core.machine import Machine
 from autojit.core.records import record
 from autojit.core.recursion import headroom
@@ -24,6 +25,14 @@ from autojit.schedule.forms import KnownForms
 from autojit.schedule.kinds import product_dtypes
 from autojit.schedule.recompute import within_budget
 from autojit.schedule.schedule import Schedule, schedule
+
+__getattr__ = LazyNames(
+    __name__,
+    dict.fromkeys(
+        ("allow_in_graph", "disable", "is_compiling", "is_dynamo_compiling", "is_exporting"),
+        "autojit.top_level.compiler_names",  # what torch has in its module of this name
+    ),
+)
 
 
 @record

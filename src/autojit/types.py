@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import IO, Any, TypeAlias
 
 from autojit.core.device import Device as _Device
+from autojit.core.dtypes import DType as _DType
 from autojit.functions.memory import UntypedStorage as Storage
 from autojit.tensor import Tensor
 from autojit.tensor.size import Size
@@ -34,4 +35,6 @@ FloatLikeType: TypeAlias = _float
 BoolLikeType: TypeAlias = _bool
 TensorOrTensors: TypeAlias = Tensor | Sequence[Tensor]
 FileLike: TypeAlias = _str | os.PathLike[_str] | IO[_bytes]
+_device: TypeAlias = _Device
+_dtype: TypeAlias = _DType
 _size: TypeAlias = Size | list[_int] | tuple[_int, ...]

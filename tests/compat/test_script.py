@@ -139,3 +139,44 @@ def test_names_that_are_missing_are_found_with_their_lines(tmp_path: Path) -> No
         ("names.py", 10, "torch.nn.Module.no_attribute"),
         ("names.py", 10, "torch.nn.functional.no_loss"),
     ]
+
+
+LIBRARY = """
+import importlib.metadata, importlib.util
+import torch
+from typing import get_origin
+
+assert importlib.util.find_spec("torch").name == "torch"
+assert importlib.metadata.version("torch") == torch.__version__
+from torch.hub import load_state_dict_from_url
+from torch.optim.optimizer import ParamsT
+from torch.serialization import MAP_LOCATION
+from torch.jit import Final, TracerWarning
+
+class Layer(torch.nn.Module):
+    width: Final[int]
+
+    @torch.jit._overload_method
+    def forward(self, x): ...
+
+    def forward(self, x):
+        torch._assert(x.dim() == 2, "two axes")
+        torch._check(x.shape[0] > 0, lambda: "rows")
+        return x + int(torch.compiler.is_compiling()) + (torch._C._get_tracing_state() is not None)
+
+@torch.compiler.disable(recursive=False)
+def alone(x):
+    return compiled(x)
+
+layer = torch.compiler.allow_in_graph(Layer())
+compiled = torch.compile(layer)
+print(layer(torch.zeros(1, 1)).item(), compiled(torch.zeros(1, 1)).item(), alone(torch.zeros(1, 1)).item())
+"""
+
+
+def test_what_libraries_ask_torch_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "library.py"
+    path.write_text(LIBRARY)
+    assert missing_names(path) == []
+    assert main(["run", str(path)]) == 0
+    assert capfd.readouterr().out.split() == ["0.0", "2.0", "0.0"]

@@ -81,3 +81,32 @@ def test_asarray_shares_or_copies() -> None:
 def test_errors_name_the_parameters_of_the_function() -> None:
     with pytest.raises(RuntimeError, match=r"condition +f32\[2\]"):
         aj.where(aj.ones(2), aj.ones(2), aj.ones(2))
+
+
+WRITING = sorted(
+    name for name in aj.linalg.__all__ if name not in ("LinAlgError", "diagonal", "lstsq", "matrix_exp", "vander")
+)
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_functions_of_linalg_write_what_they_give(name: str) -> None:
+    a = aj.tensor([[2.0, 0.5, 0.1], [0.5, 3.0, 0.2], [0.1, 0.2, 4.0]], dtype=aj.float64)
+    pivots, options = aj.tensor([1, 2, 3], dtype=aj.int32), {"upper": True} if name == "solve_triangular" else {}
+    others: dict[str, tuple[Any, ...]] = {
+        "householder_product": (a, a[0]), "ldl_solve": (a, pivots, a), "lu_solve": (a, pivots, a),
+        "matrix_power": (a, 3), "multi_dot": ([a, a],), "tensorinv": (a, 1),
+        **dict.fromkeys(("solve", "solve_ex", "tensorsolve", "vecdot"), (a, a[0])),
+        **dict.fromkeys(("cross", "matmul", "solve_triangular"), (a, a)),
+    }  # fmt: skip
+    operands = others.get(name, (a,))
+    function: Any = getattr(aj.linalg, name)
+    wanted = function(*operands, **options)
+    if isinstance(wanted, tuple):
+        places = tuple(aj.empty_like(w) for w in wanted)
+        found = function(*operands, out=places, **options)
+        assert type(found) is type(wanted)
+        assert all(f is p and aj.equal(f, w) for f, p, w in zip(found, places, wanted, strict=True))
+    else:
+        place = aj.empty_like(wanted)
+        assert function(*operands, out=place, **options) is place
+        assert aj.equal(place, wanted)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, DistributionFinder
+from os import PathLike
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -30,6 +33,7 @@ class TorchModule(ModuleType):
     def __init__(self) -> None:
         super().__init__(_THEIRS, aj.__doc__)
         self.__dict__.update(__version__=FOLLOWED, __path__=[], __file__=aj.__file__)
+        self.__spec__ = ModuleSpec(_THEIRS, None, is_package=True)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -79,6 +83,22 @@ class TorchFinder(MetaPathFinder):
         if module is None:
             return None  # the import system says that there is none
         return ModuleSpec(fullname, _Same(module), is_package=hasattr(module, "__path__"))
+
+    def find_distributions(self, context: DistributionFinder.Context) -> Iterable[Distribution]:
+        """What ``importlib.metadata`` tells of torch, which libraries ask for its version."""
+        return [_TorchDistribution()] if context.name in (None, _THEIRS) else []
+
+
+class _TorchDistribution(Distribution):
+    """torch as a package that is installed, in the version that is followed."""
+
+    def read_text(self, filename: str) -> str | None:
+        """The metadata alone."""
+        return f"Metadata-Version: 2.1\nName: {_THEIRS}\nVersion: {FOLLOWED}\n" if filename == "METADATA" else None
+
+    def locate_file(self, path: str | PathLike[str]) -> Path:
+        """A path beside autojit's own."""
+        return Path(aj.__file__).parent.parent / path
 
 
 def _name_hidden_modules(package: str) -> None:

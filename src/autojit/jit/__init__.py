@@ -9,11 +9,13 @@ import inspect
 import sys
 from types import ModuleType
 from typing import Any
+from typing import Final as Final
 
 from autojit.jit.eager_mode import eager
 from autojit.jit.function import JitFunction, jit
 from autojit.jit.scripting import (
     Future,
+    TracerWarning,
     annotate,
     export,
     fork,
@@ -29,11 +31,13 @@ from autojit.jit.scripting import (
     wait,
 )  # fmt: skip
 
-_fork, _wait = fork, wait  # as TorchScript calls them
+_fork, _wait, _script_if_tracing = fork, wait, script_if_tracing  # as TorchScript calls them
+_overload = _overload_method = unused  # what is written of such a function is its types
 
 __all__ = [
-    "Future", "JitFunction", "annotate", "eager", "export", "fork", "freeze", "ignore", "is_scripting", "is_tracing",
-    "jit", "optimize_for_inference", "script", "script_if_tracing", "trace", "unused", "wait",
+    "Future", "JitFunction", "TracerWarning", "annotate", "eager", "export", "fork", "freeze", "ignore",
+    "is_scripting", "is_tracing", "jit", "optimize_for_inference", "script", "script_if_tracing", "trace", "unused",
+    "wait",
 ]  # fmt: skip
 
 

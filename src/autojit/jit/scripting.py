@@ -14,6 +14,10 @@ from autojit.jit.function import jit
 from autojit.tensor.state import state
 
 
+class TracerWarning(Warning):
+    """What torch warns of when a trace may not hold for other inputs; here guards see to it, and nobody is warned."""
+
+
 class Future:
     """The result of a forked call, or the exception that it raised."""
 

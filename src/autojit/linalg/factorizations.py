@@ -12,6 +12,7 @@ from autojit.functions.autocast import converted, in_full_precision
 from autojit.functions.comparison import maximum
 from autojit.functions.factories import zeros
 from autojit.functions.matrix_forms import complete_qr, completed, one_triangle
+from autojit.functions.out_arguments import with_out
 from autojit.functions.refused_dtypes import refuses
 from autojit.history.op_node import rename_node
 from autojit.tensor import Tensor
@@ -82,12 +83,14 @@ class ArgumentErrorAsRuntime(ArgumentError, RuntimeError):
     """An impossible argument that torch reports as RuntimeError."""
 
 
+@with_out
 @refuses("bool int")
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """The lower (or upper) triangular factor of Hermitian positive definite matrices, of which one triangle is read."""
     return ops.cholesky(one_triangle(require_floating(A, "cholesky"), upper), upper)
 
 
+@with_out
 @in_full_precision
 def eig(A: Tensor) -> Eig:
     """Eigenvalues and eigenvectors of square matrices: ``[..., n, n] -> c[..., n], c[..., n, n]``.
@@ -103,12 +106,14 @@ def eig(A: Tensor) -> Eig:
     return Eig(*ops.eig(require_floating(A, "eig")))
 
 
+@with_out
 @in_full_precision
 def eigvals(A: Tensor) -> Tensor:
     """Eigenvalues of square matrices, complex, in no order."""
     return eig(A).eigenvalues
 
 
+@with_out
 def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
     """Eigenvalues and eigenvectors of Hermitian matrices, of which the triangle ``UPLO`` is read."""
     if UPLO not in ("L", "U", "l", "u"):
@@ -116,16 +121,19 @@ def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
     return Eigh(*ops.eigh(one_triangle(require_floating(A, "eigh"), UPLO in "Uu")))
 
 
+@with_out
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """Eigenvalues of Hermitian matrices."""
     return eigh(A, UPLO).eigenvalues
 
 
+@with_out
 def inv(A: Tensor) -> Tensor:
     """The inverse of square matrices."""
     return ops.inv(require_floating(A, "inv"))
 
 
+@with_out
 def pinv(A: Tensor, rcond: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
     """The Moore-Penrose inverse; singular values up to ``max(atol, rtol * largest)`` count as zero.
 
@@ -156,6 +164,7 @@ def tolerances(a: Tensor, atol: Any, rtol: Any, hermitian: bool) -> tuple[float 
         return 0.0, cutoff if atol is None else maximum(cutoff, as_operand(atol))
 
 
+@with_out
 @refuses("bool int")
 def qr(A: Tensor, mode: str = "reduced") -> Qr:
     """Orthonormal columns times upper triangle.
@@ -176,6 +185,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Qr:
     return found
 
 
+@with_out
 @refuses("bool int")
 @in_full_precision
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Svd:
@@ -184,18 +194,21 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> 
     return Svd(completed(u), s, completed(vh.mH).mH) if full_matrices else Svd(u, s, vh)
 
 
+@with_out
 @in_full_precision
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """Singular values, descending."""
     return ops.svdvals(require_floating(A, "svdvals"))
 
 
+@with_out
 @in_full_precision
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """``X`` with ``A @ X = B`` (or ``X @ A = B``)."""
     return ops.solve(require_floating(A, "solve"), B, left)
 
 
+@with_out
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """``solve`` that reads one triangle of ``A``."""
     return ops.triangular_solve(require_floating(A, "solve_triangular"), B, upper, left, unitriangular)

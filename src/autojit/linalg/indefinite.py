@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from autojit import ops
 from autojit.core.errors import ShapeError, UsageError
+from autojit.functions.out_arguments import with_out
 from autojit.linalg.factorizations import require_floating
 from autojit.ops.base import broadcast_shapes
 from autojit.ops.failed_matrices import LinAlgError
@@ -30,6 +31,7 @@ class LdlFactorsWithInfo(NamedTuple):
     info: Tensor
 
 
+@with_out
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> LdlFactorsWithInfo:
     """``ldl_factor`` that reports a singular ``D`` in ``info``.
 
@@ -42,6 +44,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
     return found
 
 
+@with_out
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LdlFactors:
     """``A = L @ D @ L.mT`` (``L.mH`` if ``hermitian``), reading the lower triangle.
 
@@ -61,6 +64,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LdlFactors:
     return LdlFactors(packed, pivots)
 
 
+@with_out
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
     """``X`` with ``A @ X = B`` from ``ldl_factor(A)``: ``[.., n, n], i32[.., n], [.., n, k] -> [.., n, k]``.
 

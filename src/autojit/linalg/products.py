@@ -13,7 +13,8 @@ from autojit.dispatch.promotion import cast
 from autojit.functions.autocast import in_full_precision_on_devices
 from autojit.functions.derived import cross as vector_product
 from autojit.functions.method_forms import with_numpy_names
-from autojit.functions.products import matmul as matmul
+from autojit.functions.out_arguments import with_out
+from autojit.functions.products import matmul as product_of_matrices
 from autojit.functions.reduction import norm as vector_p_norm
 from autojit.functions.refused_dtypes import refuses
 from autojit.functions.views import diagonal as diagonal_view
@@ -38,21 +39,28 @@ class Slogdet(NamedTuple):
     logabsdet: Tensor
 
 
+matmul = with_out(product_of_matrices)
+
+
+@with_out
 def det(A: Tensor) -> Tensor:
     """The determinant of square matrices."""
     return ops.det(require_floating(A, "det"))
 
 
+@with_out
 def slogdet(A: Tensor) -> Slogdet:
     """(sign, log of the absolute value) of the determinant."""
     return Slogdet(*ops.slogdet(require_floating(A, "slogdet")))
 
 
+@with_out
 def matrix_power(A: Tensor, n: int) -> Tensor:
     """``A`` multiplied ``n`` times with itself."""
     return ops.matrix_power(A, n)
 
 
+@with_out
 def matrix_rank(A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
     """How many singular values exceed ``max(atol, rtol * largest)``; ``tol`` is the older name of ``atol``."""
     a = require_floating(A, "matrix_rank")
@@ -60,6 +68,7 @@ def matrix_rank(A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = Non
     return ops.matrix_rank(a, relative, cutoff, hermitian)
 
 
+@with_out
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """The product of matrices, left to right."""
     if len(tensors) < 2:
@@ -70,6 +79,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     return product
 
 
+@with_out
 @refuses("bool int")
 @with_numpy_names
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
@@ -84,6 +94,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     return (x.conj() * y).sum(dim)
 
 
+@with_out
 @with_numpy_names
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """The vector product along an axis of extent 3."""
@@ -103,6 +114,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     return ops.vander(x, type_of(x).shape[-1] if N is None else N, True)
 
 
+@with_out
 @with_numpy_names
 @in_full_precision_on_devices
 def vector_norm(
@@ -112,6 +124,7 @@ def vector_norm(
     return vector_p_norm(x, ord, dim, keepdim, dtype)
 
 
+@with_out
 @with_numpy_names
 @in_full_precision_on_devices
 def matrix_norm(
@@ -152,6 +165,7 @@ def _spectral(x: Tensor, order: Any, rows: int, columns: int, keepdim: bool) -> 
     return found
 
 
+@with_out
 @with_numpy_names
 def norm(A: Tensor, ord: Any = None, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """A vector or matrix norm, by ``ord`` and ``dim`` as torch.linalg.norm chooses."""
@@ -165,6 +179,7 @@ def norm(A: Tensor, ord: Any = None, dim: Dims = None, keepdim: bool = False, *,
     return vector_norm(A, ord, dim, keepdim, dtype=dtype)
 
 
+@with_out
 def cond(A: Tensor, p: Any = None) -> Tensor:
     """The condition number in a norm (2 by default)."""
     if p in (None, 2, -2):

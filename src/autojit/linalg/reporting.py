@@ -15,6 +15,7 @@ from autojit.dispatch.promotion import cast
 from autojit.functions.comparison import where
 from autojit.functions.factories import eye
 from autojit.functions.matrix_forms import one_triangle
+from autojit.functions.out_arguments import with_out
 from autojit.linalg.factorizations import cholesky, inv, require_floating, solve
 from autojit.linalg.triangular import lu_factor_ex
 from autojit.ops.failed_matrices import LinAlgError
@@ -57,6 +58,7 @@ def _raise_first(info: Tensor, message: str) -> None:
         raise LinAlgError(message.format(failed[0]))
 
 
+@with_out
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyWithInfo:
     """``cholesky`` that says in ``info`` which matrices are not positive definite.
 
@@ -99,6 +101,7 @@ def _singular(a: Tensor, name: str, check_errors: bool) -> Tensor:
     return info
 
 
+@with_out
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> InverseWithInfo:
     """``inv`` that says in ``info`` which matrices are singular: ``[.., n, n] -> [.., n, n], i32[..]``.
 
@@ -115,6 +118,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> InverseWithInfo:
     return InverseWithInfo(where(good, inv(safe), math.nan), cast(info, int32))
 
 
+@with_out
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> SolutionWithInfo:
     """``solve`` that says in ``info`` which matrices are singular.
 

@@ -14,6 +14,7 @@ from autojit.dispatch.promotion import cast
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.comparison import where
 from autojit.functions.factories import arange, eye, zeros
+from autojit.functions.out_arguments import with_out
 from autojit.linalg.factorizations import inv, require_floating, solve
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
@@ -86,6 +87,7 @@ def _permutation(order: Tensor, rows: int, dtype: DType) -> Tensor:
     return cast(order[..., None, :].eq(arange(rows, device=type_of(order).device)[:, None]), dtype)
 
 
+@with_out
 def lu(A: Tensor, *, pivot: bool = True) -> Lu:
     """``A = P @ L @ U`` with a permutation, a unit lower and an upper triangle: ``[m, n] -> [m, m], [m, k], [k, n]``.
 
@@ -114,6 +116,7 @@ def _packed(lower: Tensor, upper: Tensor) -> Tensor:
     return below + upper
 
 
+@with_out
 def lu_factor(A: Tensor, *, pivot: bool = True) -> LuFactor:
     """``lu`` in the compact form that ``lu_solve`` takes: ``[m, n] -> [m, n], int32[k]``.
 
@@ -129,6 +132,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> LuFactor:
     return LuFactor(_packed(lower, upper), pivots)
 
 
+@with_out
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LuFactorEx:
     """``lu_factor`` that reports a zero on the diagonal of ``U`` in ``info`` unless ``check_errors`` is set."""
     lower, upper, pivots, _ = _factors(require_floating(A, "lu_factor_ex"), pivot, check_errors)
@@ -138,6 +142,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     return LuFactorEx(_packed(lower, upper), pivots, info)
 
 
+@with_out
 @in_full_precision
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """``X`` with ``A @ X = B`` (``X @ A = B`` without ``left``; ``A.mH`` with ``adjoint``), from ``lu_factor(A)``.
@@ -185,6 +190,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     return _rows_in_order(ops.triangular_solve(factors.mH, inner, True, True, True), order.argsort(-1))
 
 
+@with_out
 @in_full_precision
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first ``n`` columns of the product of the reflections ``I - tau[i] v v.mH``, ``v`` in column ``i`` of ``A``.
@@ -218,6 +224,7 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     return product
 
 
+@with_out
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """The inverse of a tensor as a map between its first ``ind`` axes and the others.
 
@@ -239,6 +246,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     return inv(A.reshape(prod(rows), prod(rows))).reshape(*columns, *rows)
 
 
+@with_out
 def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
     """``X`` with ``tensordot(A, X, X.ndim) = B``; the axes ``dims`` of ``A`` are moved to its end first.
 

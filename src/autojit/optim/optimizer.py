@@ -37,6 +37,7 @@ from autojit.tensor.tensor import storage_of, type_of
 
 Closure = Callable[[], Any]
 Params = Iterable[Any]  # tensors, dicts, or (name, tensor) pairs
+ParamsT = Params  # torch's name of it
 Moving = tuple[Tensor, Tensor, dict[str, Any], ParamGroup]  # a parameter, its gradient, its state, its group
 
 _all_step_pre_hooks: dict[int, Callable[..., Any]] = hooks_of_all("before the steps of all optimisers")
