@@ -4,8 +4,9 @@
 
 Every round measures, one after the other: mpi4py's ``Allreduce`` of two buffers, the same in place, the compiled step
 that reduces its argument and, of small ones, a step that does not. So what disturbs a round disturbs all of them; the
-least time of all rounds is shown, and the lower quartile. ``over`` is the step's least time without that of the empty
-step, beyond the least of mpi4py's with two buffers.
+least time of all rounds is shown, and the lower quartile; of processor time, which other jobs disturb less, and of page
+faults, the median. ``over`` is the step's least time without that of the empty step, beyond the least of mpi4py's with
+two buffers.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from resource import RUSAGE_SELF, getrusage
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,13 +29,22 @@ SIZES = {"1 KB": 1 << 8, "1 MB": 1 << 18, "100 MB": 25 << 20}
 """Elements of float32."""
 
 
-def measured(run: Callable[[], object], calls: int) -> float:
-    """Seconds per call."""
+class Measured(NamedTuple):
+    """Of one call: seconds, seconds of this process's processor time, page faults."""
+
+    wall_s: float
+    processor_s: float
+    faults: float
+
+
+def measured(run: Callable[[], object], calls: int) -> Measured:
+    """What a call costs."""
     dist.barrier()
-    start = time.perf_counter()
+    faults, processor_s, start = getrusage(RUSAGE_SELF).ru_minflt, time.process_time(), time.perf_counter()
     for _ in range(calls):
         run()
-    return (time.perf_counter() - start) / calls
+    wall_s, processor_s = time.perf_counter() - start, time.process_time() - processor_s
+    return Measured(wall_s / calls, processor_s / calls, (getrusage(RUSAGE_SELF).ru_minflt - faults) / calls)
 
 
 def ways(length: int) -> dict[str, Callable[[], object]]:
@@ -69,7 +80,7 @@ def main() -> None:
         length = SIZES[name]
         runs = ways(length)
         calls = max(1, (1 << 19) // (length * 4))
-        times: dict[str, list[float]] = {way: [] for way in runs}
+        times: dict[str, list[Measured]] = {way: [] for way in runs}
         for k in range(rounds if length < 1 << 24 else max(rounds // 4, 5)):
             order = list(runs) if k % 2 == 0 else list(runs)[::-1]
             for way in order:
@@ -79,13 +90,18 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-def report(name: str, times: dict[str, list[float]]) -> None:
-    """One line per size."""
-    best = {way: min(found) for way, found in times.items()}
-    low = {way: float(np.quantile(found, 0.25)) for way, found in times.items()}
+def report(name: str, found: dict[str, list[Measured]]) -> None:
+    """Some lines per size."""
+    times = {way: [m.wall_s for m in each] for way, each in found.items()}
+    best = {way: min(each) for way, each in times.items()}
+    low = {way: float(np.quantile(each, 0.25)) for way, each in times.items()}
     over = best["step"] - best["mpi4py"] - best.get("empty step", 0.0)
     shown = {way: f"{best[way] * 1e6:.2f} / {low[way] * 1e6:.2f} us" for way in best}
     print(f"{name}: {shown}; over {over * 1e6:+.2f} us, {100 * over / best['mpi4py']:+.1f} %", flush=True)
+    processor_s = {way: float(np.median([m.processor_s for m in each])) for way, each in found.items()}
+    faults = {way: float(np.median([m.faults for m in each])) for way, each in found.items()}
+    shown = {way: f"{processor_s[way] * 1e6:.2f} us, {faults[way]:.0f} page faults" for way in processor_s}
+    print(f"  processor time {shown}", flush=True)
     print(json.dumps({"size": name, "best_s": best, "quartile_s": low}), flush=True)
 
 

@@ -3,9 +3,9 @@
 A row of the matrix is one way in which a machine may differ from this one: OpenBLAS's kernels (``OPENBLAS_CORETYPE``
 changes the order of sums), NumPy's own vector loops (``NPY_DISABLE_CPU_FEATURES``), the width of the vector registers
 that our kernels are compiled for (``AUTOJIT_VECTOR_BYTES``), the number of threads, checked kernels, another device,
-CUDA on its emulator, the versions of what we build on, and those of Python that are installed here. ``--short`` runs
-the rows and files that differ most; with ``--only`` all rows of that name, with few of their tests.
-``--list`` only prints the rows.
+CUDA on its emulator, the versions of what we build on, MPICH in Open MPI's place, and the Pythons that are installed
+here. ``--short`` runs the rows and files that differ most; with ``--only`` all rows of that name, with few of their
+tests. ``--list`` only prints the rows.
 
 Registers wider than the machine's are not run: ``tests/runtime/test_llvm.py`` assembles for them.
 """
@@ -124,6 +124,8 @@ def rows() -> Iterator[Row]:
     yield Row("checked kernels", {"AUTOJIT_CHECK": "1", "AUTOJIT_NUM_THREADS": "3"}, is_short=True)
     yield Row("oldest versions", {}, VERSIONED, packages=_versions(oldest=True))
     yield Row("newest versions", {}, VERSIONED, packages=_versions(oldest=False))
+    mpich = (*_versions(oldest=False), "mpi4py", "mpich")
+    yield Row("MPICH", {}, ("tests/distributed", "tests/codegen/test_collective_entries.py"), packages=mpich)
     for version in re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text()):
         if version == f"3.{sys.version_info[1]}":
             continue

@@ -12,33 +12,11 @@ from autojit import distributed as dist
 from autojit.compiler import compile
 from autojit.core.communicator import communicator, join, leave
 from autojit.distributed import functional, mpi
-from autojit.ir import evaluate, parse_graph, verify
+from autojit.ir import evaluate
+from tests.distributed.every_collective import REAL, every_collective
 from tests.distributed.spmd_programs import Program
 
 KINDS = ("f64", "f32", "bf16", "i8", "bool", "c128")
-
-
-def _graph(kind: str, n: int, name: str, length: int) -> Any:
-    w, x, parts = f"group='{name}', size={n}", f"{kind}[{length}]", f"{kind}[{n}, {length}]"
-    ring = tuple((r, (r + 1) % n) for r in range(n))[: max(1, n - 1)]
-    nodes = {
-        "a": (x, f"all_reduce[{w}, combine='sum', is_replicated=True](x)"),
-        "b": (x, f"all_reduce[{w}, combine='prod', is_replicated=True](x)"),
-        "c": (parts, f"all_gather[{w}, is_replicated=True](x)"),
-        "d": (x, f"reduce_scatter[{w}](p)"),
-        "e": (parts, f"all_to_all[{w}](p)"),
-        "f": (x, f"broadcast[{w}, root={n - 1}, is_replicated=True](x)"),
-        "g": (x, f"send_recv[{w}, pairs={ring}](x)"),
-        "h": (x, f"own_part[{w}](c)"),
-        "i": ("i64[]", f"rank[{w}]()"),
-    }
-    if not kind.startswith("c"):
-        nodes["j"] = (x, f"all_reduce[{w}, combine='max', is_replicated=True](x)")
-        nodes["k"] = (x, f"all_reduce[{w}, combine='min', is_replicated=True](x)")
-    if kind in ("f64", "f32", "bf16"):
-        nodes["l"] = (f"i64[{length}]", f"owner[{w}, combine='min'](x)")
-    lines = " ".join(f"{key}: {type} = {op};" for key, (type, op) in nodes.items())
-    return verify(parse_graph(f"(x: {x}, p: {parts}) {{ {lines} return {', '.join(nodes)} }}"))
 
 
 def _same(name: str, kinds: Sequence[str] = KINDS) -> Iterator[str]:
@@ -46,12 +24,12 @@ def _same(name: str, kinds: Sequence[str] = KINDS) -> Iterator[str]:
     n, rank = dist.get_world_size(), dist.get_rank()
     for kind in kinds:
         for length in (0, 23) if kind == "f64" else (23,):
-            graph = _graph(kind, n, name, length)
+            graph = every_collective(kind, length, n, name)
             draw = np.random.default_rng(rank)
             given = []
             for value in graph.inputs:
                 x = 60 * draw.standard_normal(value.type.shape).astype(np.float32)
-                if kind in ("f64", "f32", "bf16") and rank == 0 and x.size:
+                if kind in REAL and rank == 0 and x.size:
                     x.flat[0] = np.nan
                 is_whole = kind[0] in "iu"
                 given.append(x.astype(np.int64).astype(value.type.dtype.numpy) if is_whole else x.astype(
@@ -60,9 +38,10 @@ def _same(name: str, kinds: Sequence[str] = KINDS) -> Iterator[str]:
             if made.lowered.fallbacks:
                 yield f"{kind}: called back: {made.lowered.fallbacks}"
             found = made.executable.run(given)
-            for key, a, b in zip("abcdefghijkl", evaluate(graph, given), found, strict=False):
+            made_by = graph.definitions()
+            for key, a, b in zip(graph.outputs, evaluate(graph, given), found, strict=True):
                 if not np.array_equal(a.astype(np.complex128), b.astype(np.complex128), equal_nan=True):
-                    yield f"{kind}[{length}] {key}: {a} {b}"
+                    yield f"{kind}[{length}] {made_by[key].op}: {a} {b}"
 
 
 def check_native_calls_give_what_eager_ones_give() -> None:

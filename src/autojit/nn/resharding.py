@@ -24,12 +24,12 @@ Gather = Callable[[Tensor], Tensor]
 
 
 class _Unchanged:
-    """A saved tensor that may not have changed when it is read."""
+    """A saved tensor that may not have changed when it is read; without its history, which has this one."""
 
     __slots__ = ("kept", "version")
 
-    def __init__(self, kept: Tensor) -> None:
-        self.kept, self.version = kept, storage_of(kept).version
+    def __init__(self, t: Tensor) -> None:
+        self.kept, self.version = t.detach() if t.requires_grad else t, storage_of(t).version
 
     def read(self) -> Tensor:
         if storage_of(self.kept).version != self.version:
@@ -47,7 +47,7 @@ class _Whole:
 
     def read(self) -> Tensor:
         with no_grad():
-            whole = self.gather(self.part.read().detach())
+            whole = self.gather(self.part.read())
             return whole if list(self.axes) == sorted(self.axes) else whole.permute(*self.axes)
 
 
