@@ -227,6 +227,21 @@ def test_bits_do_not_depend_on_how_rows_are_cut(
         assert cut.tobytes() == whole.tobytes()
 
 
+def test_bits_do_not_depend_on_how_a_is_stored(gemm: Gemm, rng: np.random.Generator) -> None:
+    """Rows, far columns and others are read in place, copied or packed, whatever pays; what is beside is NaN."""
+    for m in (1, 13, 131, 164, 200):
+        n, k = int(rng.integers(128, 145)), int(rng.integers(1, 2 * DEPTH_BLOCK))
+        a, b = random_matrix(rng, gemm.dtype, m, k), random_matrix(rng, gemm.dtype, k, n)
+        results = []
+        for layout in LAYOUTS:
+            c = np.ones((m, n), gemm.result)
+            gemm.multiply(laid_out(a, layout), b, c, accumulate=1)
+            results.append(c)
+        assert_product(results[0], a, b, old=1.0)
+        for other in results[1:]:
+            np.testing.assert_array_equal(results[0], other)
+
+
 def test_bits_do_not_depend_on_single_rows(gemm: Gemm, rng: np.random.Generator) -> None:
     for n, layout in ((1, "rows"), (1, "columns"), (300, "rows"), (37, "columns")):
         a, b = random_matrix(rng, gemm.dtype, 13, 600, layout), random_matrix(rng, gemm.dtype, 600, n, layout)
