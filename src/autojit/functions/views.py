@@ -54,7 +54,7 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Sizes | N
     if len(shape) == 1 and isinstance(shape[0], DType | type):
         dtype = shape[0]
     if dtype is not None:
-        return _as_dtype(input, dtype)
+        return _as_dtype(input, DTYPES_OF_TYPES.get(dtype, dtype))
     found = reshape(input, *shape)
     array = input._array
     if array is None:
@@ -75,7 +75,6 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Sizes | N
 
 def _as_dtype(input: Tensor, dtype: DType) -> Tensor:
     """The bytes under another dtype: shares memory and version, has no derivative."""
-    dtype = DTYPES_OF_TYPES.get(dtype, dtype)
     if dtype is type_of(input).dtype:
         return view(input, type_of(input).shape)
     with grad_mode(False):
