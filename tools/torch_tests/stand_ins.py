@@ -119,9 +119,9 @@ KNOWN: dict[str, Any] = {
 """What helpers need a value of, by torch's name."""
 
 _OF_KINDS = {
-    "_global_forward_hooks": "_forward_hooks",
-    "_global_forward_pre_hooks": "_forward_pre_hooks",
-    "_global_backward_hooks": "_backward_hooks",
+    "_global_forward_hooks": ("_forward_hooks",),
+    "_global_forward_pre_hooks": ("_forward_pre_hooks",),
+    "_global_backward_hooks": ("_backward_hooks", "_last_node_hooks"),
 }
 
 
@@ -133,7 +133,7 @@ class ModuleOfModules(ModuleType):
             super().__setattr__(name, value)
             return
         hooks = importlib.import_module("autojit.nn.hooks").everywhere
-        for number in [number for number, (kind, _) in hooks.items() if kind == _OF_KINDS[name]]:
+        for number in [number for number, (kind, _) in hooks.items() if kind in _OF_KINDS[name]]:
             del hooks[number]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autojit.optim.lr_base import EPOCH_DEPRECATION_WARNING as EPOCH_DEPRECATION_WARNING
 from autojit.optim.lr_base import (
     ConstantLR,
     CosineAnnealingLR,

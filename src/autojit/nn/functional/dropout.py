@@ -52,7 +52,7 @@ def _feature_dropout(input: Tensor, p: float, training: bool, inplace: bool, bat
 
 def _warn_rank(name: str, input: Tensor, ranks: tuple[int, ...]) -> None:
     if input.ndim not in ranks:
-        warn(f"{name}: Received a {input.ndim}-D input; whole channels of axis 1 are dropped.")
+        warn(f"{name}: Received a {input.ndim}-D input to {name}; whole channels of axis 1 are dropped.")
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
