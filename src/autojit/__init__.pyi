@@ -15,7 +15,7 @@ from autojit.functions.shape import Sizes, Tensors, Dims as _Dims
 from autojit.functions.statistics import MinMax
 from autojit.functions.views import Pieces, Sections
 from autojit.jit.function import JitFunction as _JitFunction
-from autojit.jit.scripting import Future as _Future, TracerWarning as _TracerWarning
+from autojit.jit.scripting import Future as _Future
 from autojit.nn.functional.adaptive_pooling import OutputSize
 from autojit.nn.functional.windows import Extents
 from autojit.sparse.compressed import spmm as _spmm
@@ -574,7 +574,6 @@ class _PackageJit:
     def __call__(self, function: Callable[..., Any] | None = None, *, verify: str | _int | None = None, dynamic: _bool | None = None, memory_budget: _int | None = None, background: _bool = False, fullgraph: _bool = False, mode: str | None = None) -> Any: ...
     Future = _Future
     JitFunction = _JitFunction
-    TracerWarning = _TracerWarning
     @staticmethod
     def annotate(the_type: object, the_value: object) -> Any: ...
     @staticmethod

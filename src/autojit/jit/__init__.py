@@ -15,7 +15,6 @@ from autojit.jit.eager_mode import eager
 from autojit.jit.function import JitFunction, jit
 from autojit.jit.scripting import (
     Future,
-    TracerWarning,
     annotate,
     export,
     fork,
@@ -30,12 +29,13 @@ from autojit.jit.scripting import (
     unused,
     wait,
 )  # fmt: skip
+from autojit.jit.scripting import TracerWarning as TracerWarning
 
 _fork, _wait, _script_if_tracing = fork, wait, script_if_tracing  # as TorchScript calls them
 _overload = _overload_method = unused  # what is written of such a function is its types
 
 __all__ = [
-    "Future", "JitFunction", "TracerWarning", "annotate", "eager", "export", "fork", "freeze", "ignore",
+    "Future", "JitFunction", "annotate", "eager", "export", "fork", "freeze", "ignore",
     "is_scripting", "is_tracing", "jit", "optimize_for_inference", "script", "script_if_tracing", "trace", "unused",
     "wait",
 ]  # fmt: skip
