@@ -10,9 +10,9 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from autojit.core.communicator import joined as _joined
 from autojit.core.lazy_modules import LazyNames as _LazyNames
-from autojit.distributed.environment import launched_rank as _launched_rank
-from autojit.distributed.groups import is_initialized as _is_initialized
+from autojit.core.rank_process import launched_rank as _launched_rank
 
 __all__ = ["ProcessContext", "get_sharing_strategy", "set_sharing_strategy", "spawn", "start_processes"]
 
@@ -73,7 +73,7 @@ def start_processes(
         RuntimeError: a process failed.
     """
     launched = _launched_rank()
-    if launched is not None and launched[1] == nprocs > 1 and not _is_initialized():
+    if launched is not None and launched[1] == nprocs > 1 and _joined("world") is None:
         fn(launched[0], *args)
         return None if join else ProcessContext([], [])
     context: Any = _python.get_context(start_method)

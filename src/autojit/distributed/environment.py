@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-RANK_PROCESS = "AUTOJIT_RANK_PROCESS"  # as `launched_rank` has it, which imports nothing
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
 RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID", "PMIX_RANK", "SLURM_PROCID")
 LOCAL_RANKS = (
@@ -25,18 +24,6 @@ def is_under_mpi(environment: Mapping[str, str] = os.environ) -> bool:
         return True
     tasks = environment.get("SLURM_NTASKS", environment.get("SLURM_STEP_NUM_TASKS", "1"))
     return "PMIX_RANK" in environment or ("SLURM_PROCID" in environment and tasks not in ("", "1"))
-
-
-def is_rank_itself(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process may join: ``autojit.launch`` has started it, not a rank of its."""
-    return environment.get(RANK_PROCESS, str(os.getpid())) == str(os.getpid())
-
-
-def launched_rank(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
-    """The number of the rank that ``autojit.launch`` has started as this process, and of how many."""
-    if RANK_PROCESS not in environment or not is_rank_itself(environment):
-        return None
-    return int(environment.get("RANK", "0")), int(environment.get("WORLD_SIZE", "1"))
 
 
 def as_torchrun() -> dict[str, str]:

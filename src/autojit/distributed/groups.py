@@ -14,6 +14,7 @@ from typing import Any
 from autojit.core import communicator as named
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.locks import in_forked_child
+from autojit.core.rank_process import is_rank_itself
 from autojit.distributed import environment
 from autojit.distributed.alone import Alone
 from autojit.distributed.mpi import MpiCommunicator, forked
@@ -158,7 +159,7 @@ def init_process_group(
     asked = _backend(backend)
     limit = TIMEOUT if timeout is None else timeout
     wanted = world_size if world_size > 0 else int(os.environ.get("WORLD_SIZE") or -1)
-    if environment.is_under_mpi() and not environment.is_rank_itself():
+    if environment.is_under_mpi() and not is_rank_itself():
         raise UsageError(
             "init_process_group: this process was started by a rank, and is none itself",
             {"rank": os.environ.get("RANK", "unknown"), "process": os.getpid()},
