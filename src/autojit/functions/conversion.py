@@ -180,7 +180,8 @@ class _Wanted(NamedTuple):
 
 
 def _wanted(args: Sequence[object], options: dict[str, Any]) -> _Wanted:
-    place, dtype = options.get("device"), dtype_of(options.get("dtype"))
+    place = options.get("device")
+    dtype: Any = dtype_of(options.get("dtype"))
     flags = []
     for argument in (*map(dtype_of, args), options.get("other")):
         if isinstance(argument, bool):
