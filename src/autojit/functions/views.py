@@ -52,7 +52,7 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Sizes | N
     if size is not None:
         shape = (size,)
     if len(shape) == 1 and isinstance(shape[0], DType | type):
-        dtype = shape[0]
+        (dtype,) = shape
     if dtype is not None:
         return _as_dtype(input, dtype)
     found = reshape(input, *shape)
