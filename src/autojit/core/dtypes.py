@@ -198,7 +198,7 @@ DTYPES_OF_TYPES: dict[Any, DType] = {bool: bool_, int: int64, float: float64, co
 """Python's types of numbers as dtypes, which torch takes them for."""
 
 
-def dtype_of(given: object) -> object:
+def dtype_of(given: object) -> Any:
     """The dtype that a type of Python's numbers stands for as an argument; anything else as it is.
 
     >>> dtype_of(float), dtype_of(float32)
