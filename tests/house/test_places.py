@@ -36,6 +36,7 @@ ON_THE_DEFAULT_DEVICE = {  # calls that say nothing of a device, by file: how ma
     "compat/stochastic.py": 1,  # where the means are
     "control_flow/nests.py": 1,  # a number of the user's
     "fft/sample_points.py": 3,  # moved to where the user asks for them
+    "functions/derived.py": 1,  # the blocks of no matrix
     "functions/legacy.py": 3,  # what the user makes
     "interop/numpy_creation.py": 7,  # what the user makes
     "interop/numpy_elements.py": 1,  # a condition that is an array of the user's
@@ -43,6 +44,7 @@ ON_THE_DEFAULT_DEVICE = {  # calls that say nothing of a device, by file: how ma
     "interop/ufunc_calls.py": 2,  # the user's arrays and numbers
     "io/torch_names.py": 2,  # where their values are
     "nn/parameter.py": 2,  # an empty tensor for what was not given
+    "nn/uneven_inputs.py": 2,  # what ranks tell each other
     "nn/utils/clip_grad.py": 1,  # the norm of nothing
     "utils/data/collate.py": 6,  # what is made of the user's numbers and arrays
     "utils/data/sampler.py": 1,  # the user's weights

@@ -477,8 +477,7 @@ def _plain(value: object) -> Any:
 
 def _bind(self: Tensor, op: Op, operands: Sequence[Tensor]) -> Any:
     if op.of_pair is not None:
-        array = operands[0]._array  # NumPy has no loop of its own for bfloat16: ``fast_paths`` has
-        if array is not None and array.dtype is _BFLOAT16:
+        if getattr(operands[0]._array, "dtype", None) is _BFLOAT16:  # which ``fast_paths`` has loops for
             return apply(op, *operands)
         return apply_pair(op, op.of_pair, operands[0], operands[1])
     if len(operands) == 1 and op.n_outputs == 1 and not op.is_view:

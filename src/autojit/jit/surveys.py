@@ -161,7 +161,7 @@ def _way_to(t: Tensor, array: Any) -> tuple[Any, Way]:
 
 
 def _is_views(way: Way) -> bool:
-    return bool(way) and type(way[0]) is not int  # type: ignore[index]
+    return any(type(part) is not int for part in way or ())
 
 
 def seen(memory: Any, way: Way) -> Any:
