@@ -179,6 +179,9 @@ def test_an_entry_that_names_anything_else_is_not_read(tmp_path: Path, monkeypat
     for thing in (os.getcwd, io.BytesIO, pickle.loads):
         cache.put_blob(key.digest, pickle.dumps(thing))
         assert kept_steps.found(key) is None
+    through = b"\x80\x04\x8c\x13autojit.core.config\x8c\x09os.getcwd\x93."  # what a module of autojit has imported
+    cache.put_blob(key.digest, through)
+    assert kept_steps.found(key) is None
 
 
 def test_processes_find_each_others_steps(tmp_path: Path) -> None:
