@@ -78,8 +78,9 @@ def explain_backward() -> str:
         ...     y = w * 2
         ...     handle = y.register_hook(lambda grad: None)
         ...     y.sum().backward()
-        >>> print(aj.debug.explain_backward())  # doctest: +ELLIPSIS
-        ...0 of 4 passes that were looked at were one native call; the engine's: MulBackward0 (...) has hooks...
+        >>> said = aj.debug.explain_backward()  # "train.py:7: 0 of 4 passes ... native"
+        >>> said[said.index("the engine's") :]  # doctest: +ELLIPSIS
+        "the engine's: MulBackward0 (...) has hooks..."
     """
     return "\n".join(map(str, passes.lines.values()))
 
