@@ -104,3 +104,50 @@ def test_a_sequence_times_a_number_repeats_its_modules() -> None:
         chain * 0
     with pytest.raises(TypeError, match="unsupported operand"):
         chain * 1.5  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_hooks_on_gradients_leave_who_requires_them(compiled: bool) -> None:
+    seen = []
+
+    class Three(nn.Module):
+        def forward(self, *tensors: aj.Tensor) -> aj.Tensor:
+            seen.append([t.requires_grad for t in tensors])
+            return sum((t.sum() for t in tensors), aj.zeros(()))
+
+    module, x = Three(), aj.ones(2, requires_grad=True)
+    module.register_full_backward_hook(lambda module, grads_in, grads_out: None)
+    (aj.jit(module) if compiled else module)(x, x.detach(), x)
+    assert seen[0] == [True, False, True]
+
+
+def test_what_forward_raises_is_what_the_caller_sees() -> None:
+    def failing(*args: object) -> None:
+        raise RuntimeError("in the hook")
+
+    module = nn.Linear(2, 2)
+    module.register_forward_hook(failing, always_call=True)
+    with pytest.raises(ValueError, match="in forward"), pytest.warns(UserWarning, match="silenced.*in the hook"):
+        module.register_forward_pre_hook(lambda module, args: (_ for _ in ()).throw(ValueError("in forward")))
+        module(aj.ones(1, 2))
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (1, 2, 2), (1, 2, 2, 2, 2)])
+def test_unusual_axes_of_dropout2d_are_told(shape: tuple[int, ...]) -> None:
+    with pytest.warns(UserWarning, match=rf"Received a {len(shape)}-?D input to dropout2d"):
+        nn.Dropout2d()(aj.ones(shape))
+
+
+def test_a_query_without_keys_has_the_weights_that_softmax_gives() -> None:
+    layer = nn.MultiheadAttention(4, 2, batch_first=True)
+    x, mask = aj.ones(1, 3, 4), aj.tensor([[True] * 3, [False] * 3, [True, False, True]])
+    output, weights = layer(x, x, x, attn_mask=mask)
+    assert output[0, 0].isnan().all() and weights[0, 0].isnan().all()
+    assert weights[0, 1:].tolist() == [[pytest.approx(1 / 3)] * 3, [0, 1, 0]]
+    assert layer(x, x, x, attn_mask=mask, need_weights=False)[0].isfinite().all()
+
+
+def test_recurrent_layers_name_their_parameters_in_torchs_order() -> None:
+    layer = nn.LSTM(2, 3, 2, bidirectional=True, proj_size=1)
+    assert layer._flat_weights_names == list(dict(layer.named_parameters()))
+    assert all(a is b for a, b in zip(layer._flat_weights, layer.parameters(), strict=True))

@@ -58,7 +58,10 @@ def _identity(tensors: tuple[Tensor, ...], on_backward: OnBackward) -> tuple[Ten
         @staticmethod
         def forward(ctx: Any, *values: Tensor) -> tuple[Tensor, ...]:
             ctx.set_materialize_grads(False)
-            return tuple(value.view_as(value) for value in values)
+            found = tuple(value.view_as(value) for value in values)
+            pairs = zip(found, tensors, strict=True)
+            ctx.mark_non_differentiable(*[view for view, given in pairs if not given.requires_grad])
+            return found
 
         @staticmethod
         def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:

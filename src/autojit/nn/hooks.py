@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 from autojit.core.epoch import hooks_of_all
+from autojit.core.user_warnings import warn
 from autojit.nn.backward_hooks import after_the_last_node, with_backward_hooks
 from autojit.tensor.node import RemovableHandle as TensorHandle
 from autojit.tensor.node import take_out
@@ -291,7 +292,8 @@ class HookMixin:
         for number, (hook, with_kwargs, always_call) in self._all_forward_hooks():
             if not always_call or number in done:
                 continue
-            if with_kwargs:
-                hook(self, args, kwargs, None)
-            else:
-                hook(self, args, None)
+            try:
+                _ = hook(self, args, kwargs, None) if with_kwargs else hook(self, args, None)
+            except Exception as error:  # what forward raised is what the caller is to see
+                what = "that was silenced as another error was raised in forward"
+                warn(f"module forward hook with ``always_call=True`` raised an exception {what}: {error}")

@@ -100,6 +100,17 @@ class RNNBase(Recurrent):
             for suffix in self._suffixes(layer)
         ]
 
+    @property
+    def _flat_weights_names(self) -> list[str]:
+        """The names of all parameters, in torch's order."""
+        suffixes = [suffix for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
+        return [f"{name}_{suffix}" for suffix in suffixes for name in self._shapes(0)]
+
+    @property
+    def _flat_weights(self) -> list[Any]:
+        """What stands under these names now, which pruning and its kin put there."""
+        return [getattr(self, name, None) for name in self._flat_weights_names]
+
     def _step(self, gates_x: Tensor, state: _State, weights: _Weights) -> _State:
         """The next state from the input's part of the gates; ``weights`` are those of the hidden state."""
         raise NotImplementedError

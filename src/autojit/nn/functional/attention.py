@@ -9,7 +9,7 @@ import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
 from autojit.functions.autocast import in_lower_precision
-from autojit.nn.functional.attended import attended, attended_by_groups, attention_weights, dropped
+from autojit.nn.functional.attended import attended, attended_by_groups, dropped
 from autojit.nn.functional.linear import linear
 from autojit.nn.functional.padding import pad
 from autojit.tensor import Tensor
@@ -154,7 +154,8 @@ def multi_head_attention_forward(
     """Multi-head attention over ``f[l, n, e]`` (sequence first; ``f[l, e]`` unbatched) with all projections.
 
     Masks are torch's here: True (or -inf) *removes* a key. Returns the output and, with ``need_weights``, the
-    attention weights ``f[n, l, s]`` (``f[n, heads, l, s]`` without averaging).
+    attention weights ``f[n, l, s]`` (``f[n, heads, l, s]`` without averaging). A query that sees no key gets NaN then,
+    and zeros without, as in torch.
     """
     _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
     is_batched = query.ndim == 3
@@ -191,7 +192,8 @@ def _attend_and_show(
     """What is attended to, and the weights if they are to be shown; else one op does it."""
     if shown_as is None:
         return attended(q, k, v, mask, dropout_p), None
-    weights = dropped(attention_weights(q, k, mask, False, None), dropout_p)
+    scores = aj.matmul(q * (q.shape[-1] ** -0.5), k.transpose(-2, -1))
+    weights = dropped(aj.softmax(scores if mask is None else scores + mask, -1), dropout_p)
     return aj.matmul(weights, v), weights.mean(1) if shown_as == "average" else weights
 
 

@@ -50,9 +50,14 @@ def _feature_dropout(input: Tensor, p: float, training: bool, inplace: bool, bat
     return _drop(input, p, inplace, [*input.shape[:kept_axes], *[1] * (input.ndim - kept_axes)])
 
 
-def _warn_rank(name: str, input: Tensor, ranks: tuple[int, ...]) -> None:
+def _warn_rank(name: str, input: Tensor, ranks: tuple[int, int]) -> None:
     if input.ndim not in ranks:
-        warn(f"{name}: Received a {input.ndim}-D input to {name}; whole channels of axis 1 are dropped.")
+        warn(
+            f"{name}: Received a {input.ndim}-D input to {name}, which is deprecated and will result in an error in a "
+            "future release. To retain the behavior and silence this warning, please use dropout instead. Note that "
+            f"{name} exists to provide channel-wise dropout on inputs with {ranks[1] - 2} spatial dimensions, a "
+            f"channel dimension, and an optional batch dimension (i.e. {ranks[0]}D or {ranks[1]}D inputs)."
+        )
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -69,6 +74,12 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero whole channels of ``[n, c, h, w]``."""
     _warn_rank("dropout2d", input, (3, 4))
+    if input.ndim == 3:
+        warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired "
+            "- input is interpreted as shape (N, C, L). A future release will take it for (C, H, W); use dropout1d to "
+            "keep what happens now."
+        )
     return _feature_dropout(input, p, training, inplace, True)
 
 
