@@ -246,7 +246,7 @@ class HookMixin:
             output = self._run_forward_hooks(args, kwargs, output, done)
             last = [*_of_kind("_last_node_hooks"), *self._last_node_hooks.values()]
             if last:
-                after_the_last_node(self, last, output)
+                after_the_last_node(self, last, args, output)
             return output
         except Exception:
             self._run_always_called_hooks(args, kwargs, done)

@@ -280,6 +280,8 @@ def as_layout(s: SparseTensor, layout: Layout, blocksize: Any = None) -> Tensor:
 def in_layout(s: SparseTensor, layout: Layout, blocksize: Any = None) -> SparseTensor:
     """The same elements in another layout of sparse tensors."""
     is_by_blocks = layout in (sparse_bsr, sparse_bsc)
+    if isinstance(blocksize, int):
+        blocksize = (blocksize, blocksize)
     if is_by_blocks is not (blocksize is not None):
         raise UsageError(
             f"dense_to_sparse: conversion to {words(layout)} {'with' if blocksize is not None else 'without'} "

@@ -221,6 +221,8 @@ def _extended(
 ) -> Tensor:
     """Keys or values by head, those given as ``static`` if any; a bias and a zero stand behind the others."""
     if bias is not None:
+        if static is not None:
+            raise AssertionError("bias cannot be added to static key or value.")
         x = aj.cat([x, bias.expand(1, *x.shape[1:])])
     found = _heads(x, num_heads, head_dim) if static is None else static.reshape(x.shape[1], num_heads, -1, head_dim)
     if not with_zero:
