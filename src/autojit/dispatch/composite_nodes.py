@@ -61,7 +61,12 @@ _Kept = tuple[Tensor, int, int, object]
 
 
 def composed(
-    op: Op, operands: Sequence[Tensor], compute: Callable[..., Any], name: str, is_elementwise: bool = False
+    op: Op,
+    operands: Sequence[Tensor],
+    compute: Callable[..., Any],
+    name: str,
+    is_elementwise: bool = False,
+    keeps_order: bool = False,
 ) -> Any:
     """``compute(*operands)``, fresh, recorded in a capture as ``op``; None where no history is recorded in one.
 
@@ -70,6 +75,7 @@ def composed(
         compute: gives a tensor or a tuple of them.
         name: the node's, as torch calls it.
         is_elementwise: the op's rule is, so that the cotangents of operands are laid out like these.
+        keeps_order: its result is laid out in memory as its operands are; of other ops it is in row-major order.
 
     Raises:
         DifferentiationError: the rule would read an operand that was made in inference mode.
@@ -97,7 +103,7 @@ def composed(
         if isinstance(t._grad_fn, Entered):
             t._grad_fn.masks, t._grad_fn.left = op.masks_cotangents, weakref.ref(node)
     node.kept = [_kept(t, -1) for t, keep in zip(operands, plan.primals, strict=True) if keep]
-    results = [_in_row_major_order(t) for t in made]
+    results = [wrap_value(value_of(t)) if keeps_order else _in_row_major_order(t) for t in made]
     for number, (t, edge) in enumerate(zip(results, node.edges, strict=True)):
         if edge is not None:
             t._requires_grad, t._grad_fn, t._output_nr = True, node, number

@@ -214,7 +214,15 @@ def in_one_pass(name: str, parameters: tuple[Any, ...], *operands: Any, node: st
     if (type(array) is np.ndarray or type(array) is DeviceArray) and computes_at_once() and _serves(operands):
         found: Tensor = apply(_fused(name, parameters), *operands)
     else:
-        found = COMPOSITES[name](*operands, *parameters)
+        composite = COMPOSITES[name]
+        recorded: Tensor | None = None
+        if state.grad_enabled and array is None and _would_serve(operands):
+            op = _fused(name, digits(parameters))
+            compute = lambda *inside: composite(*inside, *parameters)
+            recorded = composed(op, operands, compute, node, is_elementwise=True, keeps_order=True)
+        if recorded is not None:
+            return recorded
+        found = composite(*operands, *parameters)
     return rename_node(found, node, **shown) if node else found
 
 
@@ -234,6 +242,16 @@ def _serves(operands: Sequence[Any]) -> bool:
             return False
         is_alike = is_alike and (array.shape == shape or not array.ndim)
     return is_alike and (type(first) is DeviceArray or _order_of([t._array for t in operands]) is not None)
+
+
+def _would_serve(operands: Sequence[Any]) -> bool:
+    """``_serves`` of the arrays that operands are in eager mode."""
+    if not all([isinstance(t, Tensor) for t in operands]):  # noqa: C419  (a list is faster than a generator)
+        return False
+    first, *others = [type_of(t) for t in operands]
+    if first.dtype.numpy.char not in "fd" and first.dtype is not bfloat16:
+        return False
+    return all(other.dtype is first.dtype and (other.shape == first.shape or not other.shape) for other in others)
 
 
 @overload
