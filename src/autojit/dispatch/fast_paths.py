@@ -14,7 +14,7 @@ import numpy as np
 
 from autojit.core.dtypes import bfloat16, float16
 from autojit.core.errors import IndexOutOfRangeError
-from autojit.dispatch.kernels import LARGE, elementwise_when_ready, evaluate_by_kernel, evaluate_when_ready
+from autojit.dispatch.kernels import LARGE, evaluate_by_kernel, evaluate_when_ready
 from autojit.ir.op import Op
 from autojit.ops.loop_orders import as_loop
 from autojit.tensor.state import state
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from autojit.ops.scattering import Scattering
     from autojit.ops.sorting import Sort
 
-SEVERAL = 256
-"""Elements from which on a kernel that is there is started instead of five to twenty calls of NumPy's."""
 _HALVES = (float16.numpy, bfloat16.numpy)
 Rule = Callable[[Any, Sequence["NDArray[Any]"]], Any]
 
@@ -103,18 +101,13 @@ def _random_bits(op: RandomBits, arrays: Sequence[NDArray[Any]]) -> Any:
     return drawn_by_kernel("bits_like", (), arrays[0], words).reshape(op.shape) if words >= LARGE else None
 
 
-def _special(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
-    """Functions that NumPy does not have: fewer elements by a kernel that is compiled beside."""
-    if arrays[0].size >= LARGE:
-        return _floats(op, arrays)
-    return elementwise_when_ready(op, arrays) if arrays[0].dtype.char in "fd" else None
-
-
 def _fused(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
-    """A composite of elementwise ops; operands of other layouts are spread and copied."""
-    size = max([a.size for a in arrays])
-    if size < LARGE:
-        return elementwise_when_ready(op, arrays) if size >= SEVERAL else None
+    """A composite of elementwise ops; operands of other layouts are spread and copied.
+
+    NumPy computes small ones: no kernel that came later would have its bits, and who waits for one waits long.
+    """
+    if max([a.size for a in arrays]) < LARGE:
+        return None
     if arrays[0].ndim:
         found = evaluate_by_kernel(op, arrays)
         if found is not None:
@@ -197,7 +190,7 @@ TABLE: dict[str, FastPath] = {
     # NumPy has no such function and calls one of Python's per element, or sums a series: erf 133, 26 / 1474, 115;
     # lgamma 1060, 123; polygamma 685, 79
     **dict.fromkeys(
-        ("erf", "erfc", "erfinv", "lgamma", "digamma", "polygamma"), FastPath(SEVERAL, _special)
+        ("erf", "erfc", "erfinv", "lgamma", "digamma", "polygamma"), FastPath(LARGE, _floats)
     ),
     # slow in NumPy, element by element: remainder 70, 28 / 546, 76; fmod 103, 34 / 921, 99; logaddexp 196, 48 /
     # 1029, 141; hypot 51, 28 / 200, 54; pow_number 32, 31 / 98, 39; where 21, 25 / 180, 36 (branches)

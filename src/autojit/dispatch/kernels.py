@@ -146,26 +146,6 @@ def evaluate_when_ready(op: FusedArrays, arrays: Sequence[NDArray[Any]]) -> Any:
     return _run(call, [a if a.flags.carray else np.require(a, requirements=["C", "A"]) for a in arrays], "C")
 
 
-def elementwise_when_ready(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
-    """The same for an elementwise op on arrays of one shape and order, and numbers."""
-    order = _order_of(arrays)
-    if order is None:
-        return None
-    key = (op, *[(a.shape, a.dtype) for a in arrays])
-    call = _calls.get(key)
-    if call is None:
-        shape = arrays[0].shape
-        if any([a.ndim and a.shape != shape for a in arrays]):  # noqa: C419  (a list is faster than a generator)
-            return None
-        operands = tuple([(dtype_of_numpy(a.dtype), a.ndim == 0) for a in arrays])
-        if awaited.find((op, operands), lambda: _elementwise_kernel(op, operands)) is None:
-            return None
-        if len(_calls) >= _CALL_LIMIT:
-            _calls.clear()
-        call = _calls[key] = _prepare(op, arrays)
-    return None if call is None else _run(call, arrays, order)
-
-
 def _run(call: _Call, arrays: Sequence[NDArray[Any]], order: Any) -> Any:
     """What the kernel makes of arrays that it takes; None where it cannot run now."""
     empty: Any = np.empty
