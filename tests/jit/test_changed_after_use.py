@@ -71,7 +71,7 @@ def refusal(function: Function, given: tuple[aj.Tensor, ...], which: int) -> str
     with aj.no_grad():
         (used[which] if which >= 0 else result).add_(0)
     try:
-        aj.autograd.grad(result.sum(), [t for t in given if t.requires_grad])
+        aj.autograd.grad(result.sum(), [t for t in given if t.requires_grad], allow_unused=True)
     except RuntimeError as error:
         return str(error).split(":")[0]
     return ""
@@ -85,3 +85,31 @@ def test_a_compiled_step_refuses_what_eager_mode_refuses(name: str) -> None:
         expected, found = refusal(function, given, which), []
         aj.jit(lambda *tensors, which=which, found=found: found.append(refusal(function, tensors, which)))(*given)
         assert set(found) == {expected}, f"after a change of {'the result' if which < 0 else f'operand {which}'}"
+
+
+KEPT_BY_TORCH: dict[str, tuple[Function, str]] = {  # what backward of torch 2.14 reads: of two operands and the result
+    "lerp": (lambda x, y: x.lerp(y, 0.3), ""),
+    "lerp by a tensor": (lambda x, y: x.lerp(y, y), "xy"),
+    "frac": (lambda x, y: x.frac(), ""),
+    "tanhshrink": (lambda x, y: F.tanhshrink(x), ""),
+    "gelu": (lambda x, y: F.gelu(x), "x"),
+    "silu": (lambda x, y: F.silu(x), "x"),
+    "leaky_relu": (lambda x, y: F.leaky_relu(x), "x"),
+    "elu": (lambda x, y: F.elu(x), "x"),
+    "hardtanh": (lambda x, y: F.hardtanh(x), "x"),
+    "threshold": (lambda x, y: F.threshold(x, 0.1, 0.2), "x"),
+    "softplus": (lambda x, y: F.softplus(x), "x"),
+    "softsign": (lambda x, y: F.softsign(x), "x"),
+    "huber": (lambda x, y: F.huber_loss(x, y, reduction="none"), "xy"),
+    "bce": (lambda x, y: F.binary_cross_entropy_with_logits(x, y, reduction="none"), "xy"),
+}
+
+
+@pytest.mark.parametrize("count", [8, 5000])
+@pytest.mark.parametrize("name", KEPT_BY_TORCH)
+def test_a_composite_keeps_what_torchs_op_keeps(name: str, count: int) -> None:
+    """At every size, whichever way computes it: others may change before backward."""
+    function, kept = KEPT_BY_TORCH[name]
+    given = tuple([aj.rand(count).requires_grad_() for _ in range(2)])
+    read = "".join([letter for which, letter in enumerate("xy") if refusal(function, given, which)])
+    assert read == kept and not refusal(function, given, -1)

@@ -182,17 +182,22 @@ def _call(kernel: Executable, arrays: Sequence[NDArray[Any]]) -> _Call:
     return _Call(kernel, sizes, tuple((s, spec.dtype) for s, spec in zip(shapes, kernel.outputs, strict=True)))
 
 
-def in_one_pass(name: str, parameters: tuple[Any, ...], *operands: Any, node: str = "", **shown: object) -> Tensor:
+def in_one_pass(
+    name: str, parameters: tuple[Any, ...], *operands: Any, node: str = "", keeps: bool = True, **shown: object
+) -> Tensor:
     """The composite ``name`` of ``ops.fused``, recorded as one node: of large arrays by one kernel.
 
     Args:
         node: the node's name, as torch calls it.
+        keeps: False: torch's node keeps none of the operands, which may change before backward; the one op would.
         shown: what the node shows as ``_saved_<name>``.
     """
     first = operands[0]
     array = first._array if isinstance(first, Tensor) else None
-    if (type(array) is np.ndarray or type(array) is DeviceArray) and computes_at_once() and _serves(operands):
-        found: Tensor = apply(_fused(name, parameters), *operands)
+    if not keeps and state.grad_enabled and any([isinstance(t, Tensor) and wants_grad(t) for t in operands]):  # noqa: C419
+        found: Tensor = COMPOSITES[name](*operands, *parameters)
+    elif (type(array) is np.ndarray or type(array) is DeviceArray) and computes_at_once() and _serves(operands):
+        found = apply(_fused(name, parameters), *operands)
     else:
         composite = COMPOSITES[name]
         recorded: Tensor | None = None

@@ -48,7 +48,7 @@ def frac(input: Operand) -> Tensor:
     x = as_operand(input, "frac")
     if type_of(x).dtype.category < 2:
         raise UsageError(f'"frac" not implemented for {type_of(x).dtype}')
-    return in_one_pass("fraction", (), x, node="FracBackward0")
+    return in_one_pass("fraction", (), x, node="FracBackward0", keeps=False)
 
 
 @declared(in_place="values", out=True, lists=True)
@@ -57,7 +57,7 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     """``input + weight * (end - input)``."""
     if _all_floats(input, end):
         if isinstance(weight, int | float):
-            return in_one_pass("lerp", (weight,), input, end, node="LerpBackward0")
+            return in_one_pass("lerp", (weight,), input, end, node="LerpBackward0", keeps=False)
         if _all_floats(input, weight):
             return in_one_pass("lerp", (), input, end, weight, node="LerpBackward1")
     if type_of(input).dtype is not type_of(end).dtype:

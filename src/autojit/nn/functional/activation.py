@@ -237,7 +237,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x)."""
     if not input.is_floating_point():
         return input - input.tanh()
-    return in_one_pass("tanhshrink", (), input, node="SubBackward0")
+    return in_one_pass("tanhshrink", (), input, node="SubBackward0", keeps=False)
 
 
 @refuses("int complex")
