@@ -152,6 +152,27 @@ def test_both_runs_draw_the_same_random_numbers(use_reentrant: bool) -> None:
     assert (aj.get_rng_state() == state).all()
 
 
+@pytest.mark.parametrize("use_reentrant", [False, True])
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_both_runs_have_the_precision_of_the_first(use_reentrant: bool, is_compiled: bool) -> None:
+    """Which backward's own surroundings do not change, in either direction."""
+    x, seen = aj.ones(4, 4, requires_grad=True), []
+
+    def product(t: aj.Tensor) -> aj.Tensor:
+        seen.append((t @ t).dtype)
+        return (t @ t).float()
+
+    def step() -> None:
+        for first, then in ((True, False), (False, True)):
+            with aj.autocast("cpu", dtype=aj.bfloat16, enabled=first):
+                found = checkpoint(product, x, use_reentrant=use_reentrant)
+            with aj.autocast("cpu", dtype=aj.bfloat16, enabled=then):
+                found.sum().backward()
+
+    (aj.jit(step) if is_compiled else step)()
+    assert seen[:2] == [aj.bfloat16] * 2 and seen[2:4] == [aj.float32] * 2
+
+
 def test_a_function_that_does_something_else_the_second_time_is_noticed() -> None:
     x = leaf(2.0)
     calls: list[int] = []
