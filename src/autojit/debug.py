@@ -79,7 +79,7 @@ def explain_backward() -> str:
         ...     handle = y.register_hook(lambda grad: None)
         ...     y.sum().backward()
         >>> said = aj.debug.explain_backward()  # "train.py:7: 0 of 4 passes ... native"
-        >>> said[said.index("the engine's") :]  # doctest: +ELLIPSIS
+        >>> said[said.rindex("the engine's") :]  # doctest: +ELLIPSIS
         "the engine's: MulBackward0 (...) has hooks..."
     """
     return "\n".join(map(str, passes.lines.values()))
