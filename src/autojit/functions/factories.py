@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.device import CPU, DeviceLike, default_device
-from autojit.core.dtypes import DTYPES_OF_TYPES, DType, default_dtype, dtype_of_number, dtype_of_numpy, float64, int64
+from autojit.core.dtypes import DType, default_dtype, dtype_of, dtype_of_number, dtype_of_numpy, float64, int64
 from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
 from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
@@ -80,7 +80,7 @@ def _on(place: DeviceLike, found: Tensor) -> Tensor:
 
 
 def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
-    dtype = DTYPES_OF_TYPES.get(dtype, dtype)
+    dtype = dtype_of(dtype)
     if is_on_device(data):
         data = array_of_foreign(data)
     if isinstance(data, Tensor):

@@ -13,7 +13,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.device_array import share_memory
-from autojit.core.dtypes import DTYPES_OF_TYPES, DType, float16, float32, float64
+from autojit.core.dtypes import DType, dtype_of, float16, float32, float64
 from autojit.core.errors import DTypeError, TraceError, UsageError
 from autojit.core.sizes import as_extent
 from autojit.dispatch.declared import declared
@@ -54,7 +54,7 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Sizes | N
     if len(shape) == 1 and isinstance(shape[0], DType | type):
         (dtype,) = shape
     if dtype is not None:
-        return _as_dtype(input, DTYPES_OF_TYPES.get(dtype, dtype))
+        return _as_dtype(input, dtype_of(dtype))
     found = reshape(input, *shape)
     array = input._array
     if array is None:
