@@ -49,6 +49,28 @@ OF_FLOATS: dict[str, Function] = {
     "linspace": lambda x, v: x * aj.linspace(0, v, 4),
     "lru_cache": lambda x, v: x * _twice(v) + _twice(value=v),
 }
+COMPOSITES: dict[str, Function] = {
+    "addcdiv": lambda x, v: aj.addcdiv(x, x, x + 3, value=v),
+    "addcmul": lambda x, v: aj.addcmul(x, x, x, value=v),
+    "batch_norm": lambda x, v: F.batch_norm(x, None, None, training=True, eps=v),
+    "celu": lambda x, v: F.celu(x, v),
+    "clamp": lambda x, v: x.clamp(-v, v),
+    "elu": lambda x, v: F.elu(x, v),
+    "hardshrink": lambda x, v: F.hardshrink(x, v),
+    "hardtanh": lambda x, v: F.hardtanh(x, -v, v),
+    "huber_loss": lambda x, v: F.huber_loss(x, 0.2 * x, delta=v),
+    "layer_norm": lambda x, v: F.layer_norm(x, (4,), eps=v),
+    "leaky_relu": lambda x, v: F.leaky_relu(x, v),
+    "lerp": lambda x, v: aj.lerp(x, x * x, v),
+    "logit": lambda x, v: aj.logit(x.sigmoid(), eps=v / 10),
+    "nan_to_num": lambda x, v: aj.nan_to_num(x, v),
+    "normalize": lambda x, v: F.normalize(x, eps=v),
+    "rms_norm": lambda x, v: F.rms_norm(x, (4,), eps=v),
+    "smooth_l1_loss": lambda x, v: F.smooth_l1_loss(x, 0.2 * x, beta=v),
+    "softplus": lambda x, v: F.softplus(x, v),
+    "softshrink": lambda x, v: F.softshrink(x, v),
+    "threshold": lambda x, v: F.threshold(x, v, v),
+}
 OF_INTS: dict[str, Function] = {
     "polygamma": lambda x, v: aj.special.polygamma(v, x.abs() + 1),
     "vander": lambda x, v: aj.vander(x[0, 0], v),
@@ -115,6 +137,16 @@ def test_one_function_after_the_other(case: Any, with_gradient: bool, monkeypatc
         compiled = aj.jit(lambda x, v: function(x, v))
         for value in values:
             _compare(function, compiled, value, with_gradient)
+
+
+@pytest.mark.parametrize("function", COMPOSITES.values(), ids=COMPOSITES)
+def test_recording_a_history_leaves_numbers_open(function: Function) -> None:
+    """What a node keeps is asked of an op, of which no number is one of its step."""
+    compiled = aj.jit(lambda x, v: function(x, v))
+    for value in (0.3, 0.45, 0.6, 0.75, 0.9):
+        _compare(function, compiled, value, True)
+    stats = compiled.stats()
+    assert stats["captures"] == 2 and stats["splits"] == 0, compiled.explain()
 
 
 @pytest.mark.parametrize("function", OF_SEVERAL_DIMS.values(), ids=OF_SEVERAL_DIMS)

@@ -13,7 +13,8 @@ from autojit.core.communicator import join, leave
 from autojit.distributed import functional
 from autojit.distributed.alone import Alone
 from autojit.ir import evaluate
-from tests.codegen.test_collective_entries import KINDS, graph_of_all
+from tests.codegen.test_collective_entries import KINDS
+from tests.distributed.every_collective import every_collective
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def alone() -> Iterator[Alone]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_native_calls_give_what_eager_ones_give(alone: Alone, kind: str) -> None:
     for n in (0, 9):
-        graph = graph_of_all(kind, n)
+        graph = every_collective(kind, n, 1, "native")
         x = np.random.default_rng(0).standard_normal(n).astype(np.float32)
         x[n // 2 : n // 2 + 1] = np.nan if kind[0] in "fb" and kind != "bool" else 0
         given = x.astype(graph.inputs[0].type.dtype.numpy)

@@ -19,7 +19,7 @@ from typing import Any
 
 from autojit.core.errors import TraceError
 from autojit.core.source import here
-from autojit.dispatch.dispatch import value_of
+from autojit.dispatch.dispatch import digits, is_of_step, value_of
 from autojit.history.recording import edge_of, record, shell_of, symbolic_node, wants_grad
 from autojit.history.residual_plans import residual_plan
 from autojit.history.saved import changed_error
@@ -54,6 +54,22 @@ def in_one_node(op: Op, operands: Sequence[Tensor], compute: Callable[[], R]) ->
     if state.observer is not None and results[0]._grad_fn is not None:
         state.observer.made(results[0]._grad_fn)
     return found
+
+
+ANY_FLOAT = 0.75
+"""Neither 0 nor 1, of which some rules keep less."""
+
+
+def any_digits(value: Any) -> Any:
+    """Options of an op that is asked only what its rule keeps, of one float as of another: the step stays open."""
+    if type(value) is tuple:
+        return tuple([any_digits(item) for item in value])
+    return ANY_FLOAT if is_of_step(value) and isinstance(value, float) else digits(value)
+
+
+def as_float(value: Any) -> Any:
+    """A parameter as a float; a number of a step as it is, which stays open."""
+    return value if is_of_step(value) else float(value)
 
 
 _Kept = tuple[Tensor, int, int, object]

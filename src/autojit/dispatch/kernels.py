@@ -23,8 +23,8 @@ from autojit.core.sizes import named_size
 from autojit.core.types import TensorType
 from autojit.core.undivided_work import undivided
 from autojit.dispatch.awaited_kernels import awaited
-from autojit.dispatch.composite_nodes import composed
-from autojit.dispatch.dispatch import apply, digits
+from autojit.dispatch.composite_nodes import any_digits, composed
+from autojit.dispatch.dispatch import apply
 from autojit.history.op_node import rename_node
 from autojit.history.recording import wants_grad
 from autojit.ir.builder import GraphBuilder
@@ -202,7 +202,7 @@ def in_one_pass(
         composite = COMPOSITES[name]
         recorded: Tensor | None = None
         if state.grad_enabled and array is None and _would_serve(operands):
-            op = _fused(name, digits(parameters))
+            op = _fused(name, any_digits(parameters))
             compute = lambda *inside: composite(*inside, *parameters)
             recorded = composed(op, operands, compute, node, is_elementwise=True, keeps_order=True)
         if recorded is not None:
@@ -260,7 +260,7 @@ def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: st
     else:
         composite = _array_op().functions[name]
         if wanted and _would_be_at_hand(operands):
-            op = _fused_arrays(name, digits(options), wanted, results)
+            op = _fused_arrays(name, any_digits(options), wanted, results)
             recorded = composed(op, operands, lambda *inside: composite(*inside, *options), node)
             if recorded is not None:
                 return recorded

@@ -16,6 +16,7 @@ from autojit.core.dtypes import DType, bool_, float32, int64
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.core.sizes import agree, is_symbolic, seems_equal
 from autojit.core.wrapping import named
+from autojit.dispatch.composite_nodes import as_float
 from autojit.dispatch.declared import declared
 from autojit.dispatch.kernels import in_one_pass, in_one_step
 from autojit.dispatch.on_device import placed
@@ -111,7 +112,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """``log(x / (1 - x))``; ``eps`` clamps to [eps, 1 - eps] first."""
     x = floating(input, "logit")
     x = x if eps is None else clamp(x, eps, 1 - eps)
-    return in_one_pass("logit", (), x, node="LogitBackward0", eps=None if eps is None else float(eps))
+    return in_one_pass("logit", (), x, node="LogitBackward0", eps=None if eps is None else as_float(eps))
 
 
 @declared(in_place="values", out=True, numpy="radians")

@@ -10,7 +10,7 @@ import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.core.sizes import is_symbolic, surely_equal
 from autojit.core.user_warnings import warn
-from autojit.dispatch.composite_nodes import composed
+from autojit.dispatch.composite_nodes import as_float, composed
 from autojit.dispatch.dispatch import apply
 from autojit.dispatch.kernels import LARGE, in_one_pass, in_one_step
 from autojit.dispatch.promotion import all_together
@@ -130,7 +130,7 @@ def smooth_l1_loss(
     if beta == 0.0:
         return l1_loss(input, target, reduction=reduction)
     x, y = _same_shape(input, target)
-    return reduced_in_one_step("smooth_l1", (float(beta),), x, y, reduction, node="SmoothL1LossBackward0")
+    return reduced_in_one_step("smooth_l1", (as_float(beta),), x, y, reduction, node="SmoothL1LossBackward0")
 
 
 @refuses("int complex")
@@ -143,8 +143,8 @@ def huber_loss(
         raise UsageError("huber_loss does not support non-positive values for delta.")
     x, y = _same_shape(input, target)
     if weight is None:
-        return reduced_in_one_step("huber", (float(delta),), x, y, reduction, node="HuberLossBackward0")
-    loss = in_one_pass("huber", (float(delta),), *promoted(x, y), node="HuberLossBackward0")
+        return reduced_in_one_step("huber", (as_float(delta),), x, y, reduction, node="HuberLossBackward0")
+    loss = in_one_pass("huber", (as_float(delta),), *promoted(x, y), node="HuberLossBackward0")
     return _weighted(loss, weight, reduction)
 
 
