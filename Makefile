@@ -44,7 +44,7 @@ demo: $(VENV)/installed-examples ## train on handwritten digits, eager and compi
 	$(BIN)/python -m autojit demo $(ARGS)
 
 .PHONY: test
-test: $(VENV)/installed-test ## the whole test suite, doctests and the code of docs/ included
+test: $(VENV)/installed-test ## every law, doctests and the code of docs/ (ARGS="--every-case": all cases of all laws)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 .PHONY: test-machines

@@ -21,7 +21,7 @@ import numpy as np
 
 from autojit.functions import overridable
 from autojit.tensor.state import state
-from tests import devices, quiet_workers
+from tests import devices, quiet_workers, shares
 
 hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None, max_examples=30, database=None)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500, print_blob=True)
@@ -35,6 +35,7 @@ _OWN_CACHE = pytest.StashKey[str]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the long campaigns too")
     devices.add_options(parser)
+    shares.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,6 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(COLLECTED_AFTER)
     devices.begin(config)
     config.pluginmanager.register(devices, "devices")
+    shares.begin(config)
+    config.pluginmanager.register(shares, "shares")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "AUTOJIT_TEST_CACHE" not in os.environ:

@@ -119,7 +119,7 @@ def test_rules_of_every_op_are_replayed_as_they_are_recorded(dtype: Any, count: 
     for name, cls in sorted(Op.registry.load().items()):
         if not hasattr(cls, "samples") or not hasattr(cls, "vjp") or hasattr(cls.vjp, "not_differentiable"):
             continue
-        for op, arrays in cls.samples(dtype):
+        for op, arrays in list(cls.samples(dtype))[:2]:
             wanted = [a for a in arrays if np.asarray(a).dtype.kind in "fc"]
             types = [aj.tensor(np.array(a)).spec for a in arrays]
             if not wanted or op.n_outputs == 0 or name in ("cond", "scan", "while_loop"):
