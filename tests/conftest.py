@@ -17,6 +17,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("AUTOJIT_KEEP_STEPS", "0")  # tests look at stages that a step which is found leaves out
 
 import hypothesis
+import hypothesis.internal.conjecture.providers
+import hypothesis.internal.constants_ast
 import numpy as np
 
 from autojit.functions import overridable
@@ -26,6 +28,10 @@ from tests import devices, quiet_workers, shares
 hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None, max_examples=30, database=None)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500, print_blob=True)
 hypothesis.settings.load_profile("reproducible")
+
+# Literals of all loaded sources would be among what is drawn: other examples after every edit, and with every set of
+# files; and reading them takes as long as all the rest of collecting.
+hypothesis.internal.conjecture.providers._get_local_constants = hypothesis.internal.constants_ast.Constants
 
 COLLECTED_AFTER = 20_000  # new objects: at Python's own 700 the collector keeps walking what 20,000 tests hold
 
