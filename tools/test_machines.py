@@ -4,8 +4,8 @@ A row of the matrix is one way in which a machine may differ from this one: Open
 changes the order of sums), NumPy's own vector loops (``NPY_DISABLE_CPU_FEATURES``), the width of the vector registers
 that our kernels are compiled for (``AUTOJIT_VECTOR_BYTES``), the number of threads, checked kernels, another device,
 CUDA on its emulator, the versions of what we build on, MPICH in Open MPI's place, and the Pythons that are installed
-here. ``--short`` runs the rows and files that differ most; with ``--only`` all rows of that name, with few of their
-tests. ``--list`` only prints the rows.
+here. ``--short`` runs the rows and files that differ most, of the tests a share; with ``--only`` all rows of that name,
+with few of their tests. ``--list`` only prints the rows.
 
 Registers wider than the machine's are not run: ``tests/runtime/test_llvm.py`` assembles for them.
 """
@@ -33,7 +33,7 @@ NUMERIC = (
     "tests/nn/test_layers.py", "tests/nn/test_recurrent.py", "tests/optim/test_optimizers.py",
     "tests/acceptance/test_programs.py",
 )  # fmt: skip
-SHORT = ("tests/ops/test_laws.py", "tests/codegen/test_compiled.py", "tests/nn/test_convolution.py")
+SHORT = ("tests/ops/test_laws.py", "tests/codegen/test_compiled.py", "tests/nn/test_convolution.py", "--sample", "3")
 THREADED = (
     "tests/codegen/test_compiled.py",
     "tests/codegen/cpu/products/test_gemm.py",
@@ -117,7 +117,8 @@ def rows() -> Iterator[Row]:
             print(f"registers of {width} bytes: this machine has none; assembled only (tests/runtime/test_llvm.py)")
     for threads in (1, 2, 3):
         yield Row(f"{threads} threads", {"AUTOJIT_NUM_THREADS": str(threads)}, THREADED)
-    yield Row("second device", {"AUTOJIT_TEST_DEVICE": "second"}, SECOND_DEVICE, is_short=True)
+    short = (*SECOND_DEVICE, "--sample", "4")
+    yield Row("second device", {"AUTOJIT_TEST_DEVICE": "second"}, SECOND_DEVICE, short, is_short=True)
     on_cuda = {"AUTOJIT_TEST_DEVICE": "cuda"}
     yield Row("cuda, emulated", on_cuda, CUDA, CUDA_SHORT, is_short=True)
     yield Row("cuda, what is excluded", on_cuda, (*CUDA, "--excluded"))
@@ -188,7 +189,7 @@ def run(row: Row, workers: str, is_short: bool) -> tuple[bool, str]:
     """Run one row's tests: whether they passed, and pytest's last line."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **row.environment}
     shorter = row.short_tests or (SHORT if row.tests is NUMERIC else row.tests)
-    tests = shorter if is_short else row.tests
+    tests = shorter if is_short else (*row.tests, "--every-case")
     command = [environment_of(row), "-m", "pytest", "-q", "-n", workers, "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:
