@@ -7,60 +7,110 @@ what they have in common is computed once: 12 operations for 6 x 6 entries, 13 f
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
 from autojit.codegen.cpu.convolutions.minimal_filtering import Matrix, transposed
 from autojit.codegen.cpu.convolutions.movers import Lanes
 from autojit.codegen.cpu.vector_text import VectorText
+from autojit.core.records import record
 
-Term = tuple[Fraction, str]
+Term = tuple[Fraction, int]
+"""A factor, and the number of the vector that it multiplies."""
+Sum = tuple[tuple[str, int], ...]
+"""Operands of a sum in the order in which they are added: how (``+``, ``-``, or the literal of an element that the
+vector is multiplied by), and the number of the vector. The first that is ``+`` is the start of the sum.
+"""
+
+
+@record(eq=False)
+class Plan:
+    """The product of a matrix and a column of vectors, as sums.
+
+    Attributes:
+        sums: of the vectors of the column and, numbered after them, of the sums before.
+        results: the number of every row's.
+    """
+
+    sums: tuple[Sum, ...]
+    results: tuple[int, ...]
+
+    def write(self, text: VectorText, lanes: Lanes, column: Sequence[str]) -> list[str]:
+        """Add the instructions; the results."""
+        known = list(column)
+        for terms in self.sums:
+            known.append(_summed(text, lanes, terms, known))
+        return [known[number] for number in self.results]
 
 
 def two_sided(
     text: VectorText, lanes: Lanes, rows: Matrix, columns: Matrix, grid: Sequence[Sequence[str]]
 ) -> list[list[str]]:
     """``rows @ grid @ columns^T``."""
-    by_column = [_apply(text, lanes, rows, column) for column in zip(*grid, strict=True)]
-    return [_apply(text, lanes, columns, row) for row in zip(*by_column, strict=True)]
+    down, across = plan_of(rows), plan_of(columns)
+    by_column = [down.write(text, lanes, column) for column in zip(*grid, strict=True)]
+    return [across.write(text, lanes, row) for row in zip(*by_column, strict=True)]
 
 
-def _apply(text: VectorText, lanes: Lanes, matrix: Matrix, values: Sequence[str]) -> list[str]:
-    """The product of a matrix and a column of vectors."""
-    if len(matrix) == len(values) == 1:  # of one tap: one
-        return list(values)
-    pairs = _pairs(transposed(matrix))
-    if pairs:
-        return _by_columns(text, lanes, matrix, values, pairs)
-    found = [""] * len(matrix)
-    for first, second in _pairs(matrix):
-        same = [a == b for a, b in zip(matrix[first], matrix[second], strict=True)]
-        even = [(c, v) for c, v, s in zip(matrix[first], values, same, strict=True) if s]
-        odd = [(c, v) for c, v, s in zip(matrix[first], values, same, strict=True) if not s]
-        scale = next(c for c, _ in odd if c)
-        left = combined(text, lanes, even)
-        right = combined(text, lanes, [(c / scale, v) for c, v in odd])
-        found[first] = combined(text, lanes, [(Fraction(1), left), (scale, right)])
-        found[second] = combined(text, lanes, [(Fraction(1), left), (-scale, right)])
-    for number, row in enumerate(matrix):
-        found[number] = found[number] or combined(text, lanes, list(zip(row, values, strict=True)))
-    return found
+@lru_cache(maxsize=64)
+def plan_of(matrix: Matrix) -> Plan:
+    """How a matrix is applied; fractions are compared and hashed here, and for no column again."""
+    return _Planner(matrix).plan()
 
 
-def _by_columns(
-    text: VectorText, lanes: Lanes, matrix: Matrix, values: Sequence[str], pairs: Sequence[tuple[int, int]]
-) -> list[str]:
-    """Sums and differences of the values of columns that differ by signs, then rows of these."""
-    one, taken = Fraction(1), {k for pair in pairs for k in pair}
-    plus = {pair: combined(text, lanes, [(one, values[pair[0]]), (one, values[pair[1]])]) for pair in pairs}
-    minus = {pair: combined(text, lanes, [(one, values[pair[0]]), (-one, values[pair[1]])]) for pair in pairs}
-    found = []
-    for row in matrix:
-        terms = [(row[a], (plus if row[a] == row[b] else minus)[a, b]) for a, b in pairs]
-        terms += [(c, v) for k, (c, v) in enumerate(zip(row, values, strict=True)) if k not in taken]
-        found.append(combined(text, lanes, terms))
-    return found
+class _Planner:
+    """Finds the sums of a matrix."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self.matrix = matrix
+        self.width = len(matrix[0])
+        self.sums: list[Sum] = []
+
+    def plan(self) -> Plan:
+        if len(self.matrix) == self.width == 1:  # of one tap: one
+            return Plan((), (0,))
+        pairs = _pairs(transposed(self.matrix))
+        results = self._by_columns(pairs) if pairs else self._by_rows()
+        return Plan(tuple(self.sums), tuple(results))
+
+    def _add(self, terms: Iterable[Term]) -> int:
+        """A sum more: its number. Factors of one come first, since the sum then begins without an instruction."""
+        present = sorted((t for t in terms if t[0]), key=lambda term: (term[0] != 1, abs(term[0]) != 1))
+        signs = {Fraction(1): "+", Fraction(-1): "-"}
+        parts = [(signs.get(factor) or _literal(factor), number) for factor, number in present]
+        if parts and parts[0][0] == "-":  # nothing to subtract from
+            parts[0] = _literal(Fraction(-1)), parts[0][1]
+        self.sums.append(tuple(parts))
+        return self.width + len(self.sums) - 1
+
+    def _by_rows(self) -> list[int]:
+        """Rows that differ by signs have the sum of what is equal and the sum of what is not."""
+        found: dict[int, int] = {}
+        one = Fraction(1)
+        for first, second in _pairs(self.matrix):
+            pairs = list(zip(self.matrix[first], self.matrix[second], strict=True))
+            odd = [(a, k) for k, (a, b) in enumerate(pairs) if a != b]
+            scale = next(c for c, _ in odd if c)
+            left = self._add((a, k) for k, (a, b) in enumerate(pairs) if a == b)
+            right = self._add((c / scale, k) for c, k in odd)
+            found[first] = self._add([(one, left), (scale, right)])
+            found[second] = self._add([(one, left), (-scale, right)])
+        for number, row in enumerate(self.matrix):
+            if number not in found:
+                found[number] = self._add((c, k) for k, c in enumerate(row))
+        return [found[number] for number in range(len(self.matrix))]
+
+    def _by_columns(self, pairs: Sequence[tuple[int, int]]) -> list[int]:
+        """Sums and differences of the values of columns that differ by signs, then rows of these."""
+        one, taken = Fraction(1), {k for pair in pairs for k in pair}
+        plus = {(a, b): self._add([(one, a), (one, b)]) for a, b in pairs}
+        minus = {(a, b): self._add([(one, a), (-one, b)]) for a, b in pairs}
+        found = []
+        for row in self.matrix:
+            terms = [(row[a], (plus if row[a] == row[b] else minus)[a, b]) for a, b in pairs]
+            found.append(self._add([*terms, *((c, k) for k, c in enumerate(row) if k not in taken)]))
+        return found
 
 
 @lru_cache(maxsize=64)
@@ -75,25 +125,30 @@ def _pairs(rows: Matrix) -> list[tuple[int, int]]:
     return found
 
 
-def combined(text: VectorText, lanes: Lanes, terms: Sequence[Term]) -> str:
-    """The sum of factors times vectors, by additions where a factor is one."""
-    present = sorted((t for t in terms if t[0]), key=lambda term: (term[0] != 1, abs(term[0]) != 1))
-    if not present:
+def _summed(text: VectorText, lanes: Lanes, terms: Sum, known: Sequence[str]) -> str:
+    """The value of a sum of known vectors."""
+    if not terms:
         return "zeroinitializer"
-    (factor, total), *rest = present
-    if factor != 1:
-        total = text.binary("fmul", constant(lanes, factor), total, lanes.text)
-    for factor, value in rest:
-        if abs(factor) == 1:
-            total = text.binary("fadd" if factor == 1 else "fsub", total, value, lanes.text)
+    (how, number), *rest = terms
+    total = known[number]
+    if how != "+":
+        total = text.binary("fmul", _splat(lanes.lanes, how), total, lanes.text)
+    for how, number in rest:
+        if how == "+" or how == "-":
+            total = text.binary("fadd" if how == "+" else "fsub", total, known[number], lanes.text)
         else:
-            total = lanes.multiply_add(text, constant(lanes, factor), value, total)
+            total = lanes.multiply_add(text, _splat(lanes.lanes, how), known[number], total)
     return total
 
 
-@lru_cache(maxsize=256)
-def constant(lanes: Lanes, value: Fraction) -> str:
-    """The literal of a vector whose elements are all this float32."""
+def _literal(value: Fraction) -> str:
+    """A float32 as LLVM writes it."""
     (near,) = struct.unpack("<f", struct.pack("<f", float(value)))
     (word,) = struct.unpack("<Q", struct.pack("<d", near))
-    return f"<{', '.join([f'float 0x{word:016X}'] * lanes.lanes)}>"
+    return f"float 0x{word:016X}"
+
+
+@lru_cache(maxsize=256)
+def _splat(lanes: int, element: str) -> str:
+    """The literal of a vector whose elements are all this one."""
+    return f"<{', '.join([element] * lanes)}>"
