@@ -155,6 +155,18 @@ def test_a_training_loop(passes: AtOnce) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
+def test_a_renumbered_node_stops_native_passes_while_it_lives_and_no_longer(passes: AtOnce) -> None:
+    """What one history is treated like does not stay with the process."""
+    a = aj.ones(2, requires_grad=True) * 2
+    b = (a * 3).sum()
+    a.grad_fn._set_sequence_nr(b.grad_fn._sequence_nr() + 1)
+    trained()
+    assert not passes.native
+    del a, b
+    trained()
+    assert len(passes.native) == 1
+
+
 def test_constants_and_options_are_no_others(passes: AtOnce) -> None:
     """Programs that differ in a number, or in an option of an op, have gradients of their own."""
     x = aj.tensor([-2.0, 0.5, 3.0], dtype=float64).requires_grad_()

@@ -182,7 +182,10 @@ class KnownPasses:
         if awaited.at_once or awaited.is_settled or running.depth:
             return None
         made = type_of_meta(root.out_metas[number])
-        if made.shape or not made.dtype.is_floating_point or Node.renumbered:
+        if Node.renumbered:
+            self._tell(root, "a node has a number of its own (_set_sequence_nr)")
+            return None
+        if made.shape or not made.dtype.is_floating_point:
             self._tell(root, "it is not of one floating-point number")
             return None
         now = state.__dict__

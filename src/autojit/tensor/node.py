@@ -11,7 +11,7 @@ import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
 
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.once import first_use
@@ -164,7 +164,7 @@ class Node:
     edges: Sequence[Edge | None]
     out_metas: Sequence[Any]  # a Meta, or None where a function gave no tensor
     place: Place | SourceLocation  # of eager ops what ``source`` is made of, when somebody asks
-    renumbered = False  # whether edges may lead to nodes of greater number, by ``_set_sequence_nr``
+    renumbered: ClassVar[set[weakref.ref[Node]]] = set()  # living: edges may lead to them from nodes of lesser number
     takes_reward = False  # whether it is the node of a stochastic function of 0.3
     hands_on = False  # whether cotangents of its inputs are those of its outputs, number for number
     _is_pure_view = False  # whether a write through the result replaces the node by the view it stands for
@@ -227,7 +227,7 @@ class Node:
     def _set_sequence_nr(self, sequence_nr: int) -> None:
         """Give the node another number; it still runs after all nodes that use its outputs."""
         self.sequence = sequence_nr
-        Node.renumbered = True
+        Node.renumbered.add(weakref.ref(self, Node.renumbered.discard))
 
     @property
     def _input_metadata(self) -> tuple[InputMetadata | None, ...]:
