@@ -105,7 +105,7 @@ class profile:
         >>> import autojit as aj
         >>> with aj.profiler.profile(activities=[aj.profiler.ProfilerActivity.CPU]) as prof:
         ...     y = aj.ones(3) * 2
-        >>> "mul" in [row.key for row in prof.key_averages()]
+        >>> "aten::mul" in [row.key for row in prof.key_averages()]
         True
     """
 

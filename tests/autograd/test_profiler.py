@@ -93,7 +93,7 @@ def test_ops_are_seen_in_order_and_apart() -> None:
     with profile() as prof:
         x * 2 + 4
     mul, add = outermost(prof)
-    assert [mul.name, add.name] == ["mul", "add"]
+    assert [mul.name, add.name] == ["aten::mul", "aten::add"]
     assert 0 < mul.cpu_interval.start < mul.cpu_interval.end < add.cpu_interval.start
 
 
@@ -101,12 +101,41 @@ def test_forward_and_backward_carry_one_number() -> None:
     x = aj.randn(3, requires_grad=True)
     with profile() as prof:
         (x.exp() * 2).sum().backward()
-    number = {e.name: e.sequence_nr for e in prof.function_events if e.cpu_parent is None}
-    for op, node in (("exp", "ExpBackward0"), ("sum", "SumBackward0")):
+    tops = [row for e in prof.function_events if e.cpu_parent is None for row in (e, *_evaluated(e))]
+    number = {e.name: e.sequence_nr for e in tops}
+    for op, node in (("aten::exp", "ExpBackward0"), ("aten::sum", "SumBackward0")):
         assert number[op] == number[node] >= 0
-    assert number["AccumulateGrad"] == number["GraphRoot"] == -1
-    inside = [e for e in prof.function_events if e.cpu_parent is not None]
+    assert number["torch::autograd::AccumulateGrad"] == number["GraphRoot"] == -1
+    inside = [e for e in prof.function_events if e.cpu_parent is not None and e not in tops]
     assert inside and all(e.sequence_nr == -1 for e in inside)
+
+
+def _evaluated(row: FunctionEvent) -> list[FunctionEvent]:
+    """The node's own row below the engine's."""
+    return row.cpu_children if row.name.startswith("autograd::engine::evaluate_function: ") else []
+
+
+def test_a_layer_is_a_row_with_its_operands_and_its_ops_below() -> None:
+    layer, x = aj.nn.Linear(6, 5), aj.randn(4, 6)
+    for options in ({}, {"bias": False}):
+        layer = aj.nn.Linear(6, 5, **options)
+        with profile(record_shapes=True, with_flops=True) as prof:
+            layer(x)
+        (row,) = outermost(prof)
+        assert (row.name, row.input_shapes[:2]) == ("aten::linear", [[4, 6], [5, 6]])
+        product = next(e for e in row.cpu_children if e.name in ("aten::addmm", "aten::mm"))
+        assert product.flops == 2 * 4 * 6 * 5
+
+
+def test_every_node_runs_below_a_row_of_the_engine() -> None:
+    x = aj.randn(3, requires_grad=True)
+    with profile() as prof:
+        (x * 2).sum().backward()
+    for node in ("MulBackward0", "SumBackward0", "torch::autograd::AccumulateGrad"):
+        row = next(e for e in prof.function_events if e.name == f"autograd::engine::evaluate_function: {node}")
+        (inner,) = row.cpu_children
+        assert (inner.name, inner.sequence_nr) == (node, row.sequence_nr)
+        assert (inner.fwd_thread, row.fwd_thread) == (int(row.sequence_nr >= 0),) * 2
 
 
 def test_views_and_writes_carry_the_numbers_of_their_nodes() -> None:
@@ -149,8 +178,8 @@ def test_a_function_of_the_user_is_a_row_with_its_node() -> None:
     forward = next(e for e in prof.function_events if e.name == "Twice")
     node = next(e for e in prof.function_events if e.name == "TwiceBackward")
     assert forward.sequence_nr == node.sequence_nr >= 0
-    assert [c.name for c in forward.cpu_children] == ["mul"]
-    assert "mul" in [c.name for c in node.cpu_children]
+    assert [c.name for c in forward.cpu_children] == ["aten::mul"]
+    assert "aten::mul" in [c.name for c in node.cpu_children]
 
 
 def test_writing_into_memory_is_seen() -> None:
@@ -158,8 +187,11 @@ def test_writing_into_memory_is_seen() -> None:
     with profile(record_shapes=True) as prof:
         x.add_(1)
         x[0] = 5
-    assert names(prof)[0] in ("add_", "add")  # the latter on devices, whose kernels have results of their own
-    assert "copy_" in names(prof)
+    assert names(prof)[0] in (
+        "aten::add_",
+        "aten::add",
+    )  # the latter on devices, whose kernels have results of their own
+    assert "aten::copy_" in names(prof)
     assert prof.function_events[0].input_shapes == [[3], []]
 
 
@@ -170,8 +202,8 @@ def test_shapes_group_apart() -> None:
         a @ c
         a @ c
     assert [e.input_shapes for e in outermost(prof)] == [[[8, 4], [4, 3]], [[8, 4], [4, 5]], [[8, 4], [4, 5]]]
-    assert [e.count for e in prof.key_averages() if e.key == "mm"] == [3]
-    assert [e.count for e in prof.key_averages(group_by_input_shape=True) if e.key == "mm"] == [1, 2]
+    assert [e.count for e in prof.key_averages() if e.key == "aten::mm"] == [3]
+    assert [e.count for e in prof.key_averages(group_by_input_shape=True) if e.key == "aten::mm"] == [1, 2]
     assert "[[8, 4], [4, 5]]" in prof.table()
 
 
@@ -188,7 +220,7 @@ def test_places_in_user_code_group_apart_and_are_exported(tmp_path: Path) -> Non
         first()
         second()
     assert [e.stack[0].partition(": ")[2] for e in outermost(prof)] == ["first", "second"]
-    assert [e.count for e in prof.key_averages(group_by_stack_n=1) if e.key == "add"] == [1, 1]
+    assert [e.count for e in prof.key_averages(group_by_stack_n=1) if e.key == "aten::add"] == [1, 1]
     prof.export_stacks(tmp_path / "stacks.txt", "self_cpu_time_total")
     lines = (tmp_path / "stacks.txt").read_text().splitlines()
     assert any("first" in line and int(line.rpartition(" ")[2]) > 0 for line in lines)
@@ -204,9 +236,9 @@ def test_memory_and_operations_are_counted() -> None:
             a.T
         a + 1
     by_name = {e.name: e for e in prof.function_events}
-    assert by_name["mm"].cpu_memory_usage == 8 * 3 * 4 == by_name["all"].cpu_memory_usage
-    assert by_name["all"].self_cpu_memory_usage == 0 and by_name["permute"].cpu_memory_usage == 0
-    assert by_name["mm"].flops == 2 * 8 * 4 * 3 and by_name["add"].flops == 32
+    assert by_name["aten::mm"].cpu_memory_usage == 8 * 3 * 4 == by_name["all"].cpu_memory_usage
+    assert by_name["all"].self_cpu_memory_usage == 0 and by_name["aten::permute"].cpu_memory_usage == 0
+    assert by_name["aten::mm"].flops == 2 * 8 * 4 * 3 and by_name["aten::add"].flops == 32
     assert "CPU Mem" in prof.table() and "FLOPs" in prof.table()
 
 
@@ -221,7 +253,7 @@ def test_a_label_is_a_row_as_a_block_and_as_a_decorator() -> None:
         assert work(1) == 1
     outer = prof.function_events[0]
     assert outer.name == "work(fast)" and outer.is_user_annotation
-    assert [c.name for c in outer.cpu_children if c.name != "full"] == ["add", "work(fast)"]
+    assert [c.name for c in outer.cpu_children if c.name != "aten::full"] == ["aten::add", "work(fast)"]
 
 
 def test_a_label_that_outlives_the_block_ends_with_it() -> None:
@@ -241,7 +273,7 @@ def test_an_error_leaves_rows_and_no_trace_of_the_observer() -> None:
         aj.ones(2, 3) @ aj.ones(2, 3)
     assert state.observer is None and state.detour is None
     assert state.quiet is quiet and state.run == run
-    assert names(prof).count("mul") == 1 and "mm" in names(prof)
+    assert names(prof).count("aten::mul") == 1 and "aten::mm" in names(prof)
 
 
 def test_other_threads_are_left_alone() -> None:
@@ -250,7 +282,7 @@ def test_other_threads_are_left_alone() -> None:
         job.start()
         job.join()
         aj.ones(2) + 1
-    assert "mul" not in names(prof) and "add" in names(prof)
+    assert "aten::mul" not in names(prof) and "aten::add" in names(prof)
 
 
 def test_two_threads_profile_at_once() -> None:
@@ -268,7 +300,7 @@ def test_two_threads_profile_at_once() -> None:
         job.start()
     for job in jobs:
         job.join()
-    assert found["exp"].count("exp") >= 50 and "sin" not in found["exp"]
+    assert found["exp"].count("aten::exp") >= 50 and "aten::sin" not in found["exp"]
     assert found["sin"].count("SinBackward0") == 50
 
 
@@ -283,7 +315,7 @@ def test_deeply_nested_backward_passes_are_told() -> None:
 
     with profile() as prof:
         nested(30)
-    assert names(prof).count("AccumulateGrad") == 31
+    assert names(prof).count("torch::autograd::AccumulateGrad") == 31
 
 
 def test_results_are_the_same_while_observed() -> None:
@@ -417,10 +449,10 @@ def test_eager_blocks_and_observed_blocks_nest() -> None:
     f(x)
     with profile() as prof, aj.eager():
         f(x)
-    assert [e.name for e in outermost(prof)] == ["mul", "add"]
+    assert [e.name for e in outermost(prof)] == ["aten::mul", "aten::add"]
     with aj.eager(), profile() as prof:
         f(x)
-    assert [e.name for e in outermost(prof)] == ["mul", "add"] and state.detour is None
+    assert [e.name for e in outermost(prof)] == ["aten::mul", "aten::add"] and state.detour is None
 
 
 def test_steps_take_the_native_way_again_after_a_block() -> None:

@@ -25,7 +25,7 @@ def test_device_and_cpu_choices_are_checked() -> None:
 def test_nvtx_ranges_show_shapes_on_request() -> None:
     with stub_nvtx() as nvtx, profiler.emit_nvtx(record_shapes=True):
         aj.ones(2, 3) * 2
-    (name,) = [name for name in nvtx.names if name.startswith("mul")]
+    (name,) = [name for name in nvtx.names if name.startswith("aten::mul")]
     assert name.endswith(", sizes = [[2, 3], []]")
     again = profiler.emit_nvtx()
     with stub_nvtx(), again, pytest.raises(RuntimeError, match="not reentrant"), again:
@@ -92,9 +92,9 @@ def test_a_schedule_measures_its_steps(tmp_path: Path) -> None:
         for _ in range(9):
             x * 2
             prof.step()
-    assert seen == [[f"ProfilerStep#{k}", "mul", f"ProfilerStep#{k + 1}", "mul"] for k in (2, 6)]
+    assert seen == [[f"ProfilerStep#{k}", "aten::mul", f"ProfilerStep#{k + 1}", "aten::mul"] for k in (2, 6)]
     assert len(list(tmp_path.iterdir())) == 2
-    assert [e.count for e in prof.key_averages() if e.key == "mul"] == [2]
+    assert [e.count for e in prof.key_averages() if e.key == "aten::mul"] == [2]
     with pytest.raises(RuntimeError, match="nothing has been measured"):
         aj.profiler.profile().events()
 
@@ -104,7 +104,7 @@ def test_without_a_schedule_everything_is_measured() -> None:
         aj.ones(3) * 2
         prof.step()
         aj.ones(3) + 2
-    assert {"mul", "add"} <= {e.name for e in prof.events()}
+    assert {"aten::mul", "aten::add"} <= {e.name for e in prof.events()}
     assert aj.profiler.supported_activities() >= {aj.profiler.ProfilerActivity.CPU}
     with pytest.raises(ValueError, match="activities"):
         aj.profiler.profile(activities=[])

@@ -17,8 +17,10 @@ import autojit as aj
 from autojit.compiler import compile
 from autojit.core.communicator import COLLECTIVES, communicator, join, leave
 from autojit.core.errors import ArgumentError, UsageError
+from autojit.dispatch.dispatch import apply
 from autojit.distributed import functional
 from autojit.ir import evaluate, parse_graph, verify
+from autojit.ops.collectives import AllReduce, Wait
 from tests.distributed.every_collective import every_collective
 from tests.distributed.native_world import Failed, NativeAlone, Noting
 
@@ -49,6 +51,58 @@ def test_native_calls_give_what_eager_ones_give(group: NativeAlone, kind: str) -
             assert np.array_equal(a.astype(np.complex128), b.astype(np.complex128), equal_nan=True), v
         assert n > 0 or ("all_reduce", 0) in group.calls  # ranks that run line by line make the call, too
         assert all(count <= group.made.most for _, count in group.calls)
+
+
+BEGUN = f"all_reduce[{W}, combine='sum', is_replicated=True, manner='begun']"
+WAIT = f"wait[{W}, is_replicated=True]"
+
+
+def test_what_is_begun_is_there_after_its_wait_and_its_operand_stays_until_then(group: NativeAlone) -> None:
+    """Whatever is computed, and has its memory, in between."""
+    waits = " ".join(f"w{k}: f32[5000] = {WAIT}(b{k}, t{k});" for k in (2, 0, 1))
+    begun = [f"b{k}: f32[5000] = {BEGUN}(t{k});" for k in range(3)]
+    text = (
+        f"(x: f32[5000]) {{ t0: f32[5000] = tanh(x); {begun[0]} t1: f32[5000] = exp(x); {begun[1]} "
+        f"t2: f32[5000] = sin(t1); {begun[2]} u: f32[5000] = exp(t2); v: f32[5000] = cos(u); {waits} "
+        "y: f32[5000] = add(w0, w1); z: f32[5000] = mul(y, w2); o: f32[5000] = add(z, v); return o }"
+    )
+    graph = verify(parse_graph(text))
+    made = compile(graph)
+    assert made.lowered.fallbacks == ()
+    x = np.linspace(-1, 1, 5000, dtype=np.float32)
+    for _ in range(3):
+        np.testing.assert_allclose(made.executable.run([x])[0], evaluate(graph, [x])[0], rtol=1e-5, atol=1e-5)
+        assert not group.begun
+    assert group.calls[-3:] == [("begun all_reduce", 5000)] * 3
+
+
+@pytest.mark.parametrize("ending", ["y: f32[9] = exp(b); return y", "return b", "return t"])
+def test_what_is_not_awaited_ends_where_it_began(group: NativeAlone, ending: str) -> None:
+    graph = verify(parse_graph(f"(x: f32[9]) {{ t: f32[9] = tanh(x); b: f32[9] = {BEGUN}(t); {ending} }}"))
+    made = compile(graph)
+    x = np.linspace(-1, 1, 9, dtype=np.float32)
+    np.testing.assert_allclose(made.executable.run([x])[0], evaluate(graph, [x])[0], rtol=1e-6)
+    assert group.calls[-1] == ("begun all_reduce", 9)  # ranks that wait for it later make the same call
+    assert not group.begun
+
+
+def test_a_step_that_fails_leaves_nothing_begun(group: NativeAlone) -> None:
+    """Its buffers may be somebody else's memory afterwards."""
+
+    @aj.jit
+    def step(x: aj.Tensor, at: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+        y = x * 2
+        pending = apply(AllReduce("native", 1, "sum", True, manner="begun"), y)
+        found = x[at]
+        return apply(Wait("native", 1, True), pending, y), found
+
+    x = aj.arange(3.0)
+    for _ in range(2):
+        assert step(x, aj.tensor([1]))[0].tolist() == [0, 2, 4]
+        group.calls.clear()
+        with pytest.raises(IndexError):
+            step(x, aj.tensor([5]))
+        assert (group.calls, group.begun) == ([("begun all_reduce", 3)], {})
 
 
 def test_what_a_function_returns_is_an_error_and_state_is_as_before(group: NativeAlone) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Value
+from autojit.ops.collectives import Wait
 from autojit.ops.ranks import OwnPart, Pvary, Rank, for_all, simulating
 from autojit.ops.sources import arange
 from autojit.transforms.vmap import batch_node
@@ -49,7 +50,9 @@ def _stacked(op: Any, operands: Sequence[tuple[Any, bool]], like: Any) -> tuple[
     """An op of the group for all ranks at once."""
     if isinstance(op, Rank):
         return arange(like, op.size), True
-    ((x, is_varying),) = operands
+    x, is_varying = operands[0]
+    if isinstance(op, Wait):
+        return x, is_varying
     if isinstance(op, Pvary):
         return for_all(x, op.size), True
     assert is_varying or isinstance(op, OwnPart), "with_pvary gives collectives what varies"

@@ -20,6 +20,8 @@ _BROADCAST = ctypes.CFUNCTYPE(_INT, _POINTER, _INT, _LONG, _INT, _LONG)
 _SEND_RECV = ctypes.CFUNCTYPE(
     _INT, _POINTER, _INT, _LONG, _INT, _INT, _POINTER, _INT, _LONG, _INT, _INT, _LONG, _POINTER
 )
+_BEGIN = ctypes.CFUNCTYPE(_INT, _POINTER, _POINTER, _INT, _LONG, _LONG, _LONG, ctypes.POINTER(_INT))
+_WAIT = ctypes.CFUNCTYPE(_INT, ctypes.POINTER(_INT), _POINTER)
 IN_PLACE = 2**64 - 1
 
 
@@ -28,7 +30,10 @@ class Failed(Exception):
 
 
 class NativeAlone(ThreadRank):
-    """A rank alone. ``returned``: what its functions return from now on; ``calls``: those that there were."""
+    """A rank alone. ``returned``: what its functions return from now on; ``calls``: those that there were.
+
+    What is begun reads its operand and writes its result in ``wait``, and has no sensible result before.
+    """
 
     def __init__(self, most: int = 2**31 - 1, name: str = "world") -> None:
         super().__init__(name, 0, 1, _Meeting(1, 10.0))
@@ -58,10 +63,22 @@ class NativeAlone(ThreadRank):
             send, count, type, to, _, receive = given[:6]
             return copied("send_recv", IN_PLACE if to < 0 else send, receive, count, type)
 
+        self.begun: dict[int, tuple[Any, ...]] = {}  # by request
+
+        def begin_all_reduce(send: Any, to: Any, count: int, type: int, op: int, group: int, request: Any) -> int:
+            request[0] = 1 + max(self.begun, default=0)
+            self.begun[request[0]] = "begun all_reduce", send, to, count, type
+            if send not in (IN_PLACE, -1):
+                ctypes.memset(to, 0xA5, count * widths[type])
+            return self.returned
+
+        def wait(request: Any, status: Any) -> int:
+            return copied(*self.begun.pop(request[0]))
+
         self.functions = {
             "all_reduce": reduce("all_reduce"), "reduce_scatter": reduce("reduce_scatter"),
             "all_gather": move("all_gather"), "all_to_all": move("all_to_all"), "broadcast": _BROADCAST(broadcast),
-            "send_recv": _SEND_RECV(send_recv),
+            "send_recv": _SEND_RECV(send_recv), "begin_all_reduce": _BEGIN(begin_all_reduce), "wait": _WAIT(wait),
         }  # fmt: skip
         addresses: Any = {name: ctypes.cast(f, ctypes.c_void_p).value for name, f in self.functions.items()}
         self.made = NativeCollectives(

@@ -14,7 +14,6 @@ from typing import Any
 from autojit.core.errors import UsageError
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Node, Value
-from autojit.ops.collectives import Collective
 from autojit.ops.control_flow import HoldsGraphs
 from autojit.ops.ranks import OfGroup, OwnPart, Pvary, Rank
 
@@ -68,7 +67,7 @@ def with_pvary(graph: Graph, group: str, size: int, varying: Sequence[bool]) -> 
         takes_varying = is_varying
         if of_group(node, group):
             _check(node, is_varying)
-            takes_varying = isinstance(op, Collective)
+            takes_varying = op.takes_varying
             is_varying = op.varies(is_varying)
         elif isinstance(op, HoldsGraphs) and (is_varying or _uses(op, group)):
             op = op.with_graphs([_inside(inner, group, size) for inner in op.graphs()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph
 from autojit.ir.op import bind
 from autojit.ops import add, cast, mul, sin, sum, tanh
-from autojit.ops.collectives import AllGather, AllReduce, AllToAll, Broadcast, ReduceScatter, SendRecv
+from autojit.ops.collectives import AllGather, AllReduce, AllToAll, Broadcast, ReduceScatter, SendRecv, Wait
 from autojit.ops.ranks import OwnPart, for_all, own_rank
 from autojit.ops.sources import arange
 from tests.distributed.global_graphs import global_graph
@@ -67,7 +68,12 @@ class Program:
     def reduced(self, x: Any) -> Any:
         most = 4 if self.has_extremes else 2
         combine = ("sum", "prod", "max", "min")[int(self.draw.integers(most))]
-        return bind(AllReduce(GROUP, self.size, combine, bool(self.draw.integers(2))), tanh(x))
+        op, x = AllReduce(GROUP, self.size, combine, bool(self.draw.integers(2))), tanh(x)
+        if self.draw.integers(2):
+            return bind(op, x)
+        pending = bind(replace(op, manner="begun"), x)
+        self.pool.append(self.unary(self.one()))  # something between beginning and end
+        return bind(Wait(GROUP, self.size, op.is_replicated), pending, x)
 
     def moved(self, x: Any) -> Any:
         if self.draw.integers(2):

@@ -57,7 +57,7 @@ def test_a_row_written_through_a_mask_is_numpys() -> None:
     values = np.random.default_rng(1).standard_normal((4, 3, 2))
     expected = values.copy()
     expected[values[:, :, 0] > 0] = [5.0, 6.0]
-    found = _row(aj.tensor(values), aj.tensor([5.0, 6.0]))
+    found = _row(aj.tensor(values), aj.tensor([5.0, 6.0], dtype=aj.float64))
     np.testing.assert_array_equal(found.numpy(), expected)
 
 

@@ -35,6 +35,8 @@ def graphs(n: int, dtype: str = "f64") -> Iterator[Graph]:
         kind = f"is_replicated={is_replicated}"
         for combine in ("sum", "prod", "max", "min"):
             yield _graph(x, f"all_reduce[{w}, combine='{combine}', {kind}]", x)
+            begun = f"a: {x} = all_reduce[{w}, combine='{combine}', {kind}, manner='begun'](x)"
+            yield parse_graph(f"(x: {x}) {{ {begun}; y: {x} = wait[{w}, {kind}](a, x); return y }}")
         yield _graph(x, f"all_gather[{w}, {kind}]", parts)
         yield _graph(x, f"broadcast[{w}, root={n - 1}, {kind}]", x)
     yield _graph(parts, f"reduce_scatter[{w}]", x)

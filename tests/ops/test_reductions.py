@@ -69,7 +69,7 @@ def test_errors_name_the_axis_and_the_dtype() -> None:
     x = builder.tracer(builder.input(TensorType((2, 3), float32)))
     with pytest.raises(AxisError, match="Dimension out of range"):
         ops.sum(x, 2)
-    with pytest.raises(ShapeError, match="appears twice"):
+    with pytest.raises(ShapeError, match="appears multiple times"):
         ops.sum(x, (0, -2))
     with pytest.raises(DTypeError, match='"sum" not implemented'):
         ops.sum(ops.gt(x, 0))

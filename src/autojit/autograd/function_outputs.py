@@ -14,6 +14,7 @@ from autojit.core.errors import DifferentiationError
 from autojit.core.source import here
 from autojit.core.user_warnings import warn
 from autojit.dispatch.dispatch import attach_views
+from autojit.functions.overridable import overrides
 from autojit.history.recording import meta_of, wants_grad
 from autojit.history.saved import connected
 from autojit.history.view_rules import forbidden_view
@@ -139,7 +140,7 @@ def _finish(ctx: BackwardCFunction, results: list[Any], rebased: set[int]) -> No
 
 
 def _view_of_input(x: Tensor) -> Tensor:
-    made = alias(x)
+    made = alias(x, type(x) if overrides(type(x)) else Tensor)  # as a class makes of the view that torch takes
     attach_views((), x, made)
     return made
 

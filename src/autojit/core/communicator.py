@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 Ndarray: TypeAlias = "NDArray[Any]"
 Combination: TypeAlias = Literal["sum", "prod", "max", "min"]
 """How a reduction combines the ranks' elements."""
+Manner: TypeAlias = Literal["at once", "begun", "begun and ended"]
+"""How a collective is called. Libraries do not let a call that is begun meet one that returns when it is done, so what
+some ranks begin all begin, even where nothing is between it and its end."""
 
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv", "wait")
 """What compiled steps call."""
 
 INT_MOST = 2**31 - 1
@@ -33,8 +36,9 @@ INT_MOST = 2**31 - 1
 class Communicator(Protocol):
     """A group of processes, as one of them, ``rank`` of ``size``, sees it.
 
-    Every rank makes the same calls in the same order; they block. Arrays are NumPy's and C-contiguous; they may be
-    empty and have any number of elements. Reductions get integers, float32, float64 and complex numbers alone ("max"
+    Every rank makes the same calls in the same order; they block. Where ``begins``, collectives also take
+    ``later=True`` and return something to wait for (`Pending`). Arrays are NumPy's and C-contiguous; they may be empty
+    and have any number of elements. Reductions get integers, float32, float64 and complex numbers alone ("max"
     and "min": no complex numbers): ops take care of the other dtypes. What only moves may have any dtype, bool and
     those of ml_dtypes too, and is moved as bytes.
     """
@@ -71,6 +75,25 @@ class Communicator(Protocol):
         """What compiled steps call; None: they call Python, which is counted."""
 
 
+class Pending(Protocol):
+    """A collective that the engine works on while the program goes on."""
+
+    def test(self) -> bool:
+        """Whether it is done."""
+
+    def wait(self) -> None:
+        """Return when it is done."""
+
+
+def begun(collective: Callable[..., Any], *arguments: Any) -> Pending | None:
+    """Begin a communicator's collective: what to wait for, or None where it has been done at once."""
+    if getattr(collective.__self__, "begins", False):  # type: ignore[attr-defined]
+        found: Pending | None = collective(*arguments, later=True)
+        return found
+    collective(*arguments)
+    return None
+
+
 @record
 class NativeCollectives:
     """C functions with MPI's signatures, and what they are given; all of them as integers of one process.
@@ -92,6 +115,8 @@ class NativeCollectives:
     no_status: int  # in place of an address for a status
     failure: Callable[[int, str], BaseException]  # (what a function returned, the op) -> what is raised after the step
     most: int = INT_MOST  # elements or bytes per call; more are moved in several
+    begin_all_reduce: int = 0  # as ``all_reduce``, and where it writes a request; 0: what is begun is done at once
+    wait: int = 0  # MPI_Wait: int (request, status)
     # for a watchdog, each 0 or the address of a word: how many collectives this rank has called in the group, and the
     # one that it is in, from 1 on in the order of `COLLECTIVES`, or 0
     counter: int = 0

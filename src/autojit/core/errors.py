@@ -249,6 +249,15 @@ def out_of_memory(error: MemoryError) -> OutOfMemoryError:
     return OutOfMemoryError(f"{'autojit' if call is None else call[1]}: out of memory, {error}")
 
 
+def too_large(shape: tuple[int, ...], error: ValueError) -> Exception:
+    """NumPy's error, as one of the shape if no array can have it."""
+    if len(shape) > 64:
+        return UsageError(f"only tensors with up to 64 dims are supported, but got {len(shape)}")
+    if "too big" in str(error) or "Maximum allowed dimension" in str(error):
+        return UsageError(f"Storage size calculation overflowed with sizes={list(shape)}")
+    return error
+
+
 def out_of_memory_in_step(error: MemoryError, place: SourceLocation, op: str, result: object) -> OutOfMemoryError:
     """The error of an op of a step, for the memory of a result."""
     return OutOfMemoryError(f"{op}: out of memory, {error}", {"result": result}).found_at(place, op)
@@ -256,6 +265,7 @@ def out_of_memory_in_step(error: MemoryError, place: SourceLocation, op: str, re
 
 relay(AutojitError.__init__)  # a function that only hands its failure on is spoken of, not what makes the error
 relay(out_of_memory)
+relay(too_large)
 
 
 def int_expected(value: object, name: str = "a size") -> ArgumentKindError:

@@ -23,10 +23,13 @@ class Out(NamedTuple):
 
     is_apart: bool = False  # operands are read at other positions than are written: no shared memory
     is_exact: bool = False  # the dtype is the result's, not one that it is converted to
+    sets_dtype: bool = False  # what is computed has the dtype of out=, which dtype= may only repeat
+    takes: tuple[Any, ...] = ()  # the dtypes that it may have, where these are few
+    refuses: tuple[str, ...] = ()  # options that may not be true beside it
     is_line: bool = False  # the result fills a place of as many elements, of whatever shape, row by row
 
 
-PLAIN_OUT = Out()
+PLAIN_OUT, EXACT_OUT, DTYPE_OUT = Out(), Out(is_exact=True), Out(sets_dtype=True)
 
 
 class Declaration:

@@ -18,7 +18,7 @@ from autojit.distributed import traced
 from autojit.distributed.groups import ProcessGroup, member_of
 from autojit.distributed.memory import Target, elements
 from autojit.distributed.reductions import ReduceOp, check_dtype, from_engine, operation, to_engine
-from autojit.distributed.work import Work, begun
+from autojit.distributed.work import Recorded, Work, begun
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -99,8 +99,10 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
         return None
     how = operation(op, "all_reduce")
     if _is_traced():
+        if async_op:
+            return Work(Recorded(), traced.begin_all_reduce(tensor, how, member), [tensor])
         traced.all_reduce(tensor, how, member)
-        return _ended(Work(None, _nothing, [tensor]), async_op)
+        return None
     target = Target(tensor)
     check_dtype(target.array.dtype, how, "all_reduce")
     sent, engine_op = to_engine(target.array, how)

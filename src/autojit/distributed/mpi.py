@@ -35,6 +35,7 @@ _NAMES = (
 _FUNCTIONS = {
     "all_reduce": "MPI_Allreduce", "all_gather": "MPI_Allgather", "reduce_scatter": "MPI_Reduce_scatter_block",
     "all_to_all": "MPI_Alltoall", "broadcast": "MPI_Bcast", "send_recv": "MPI_Sendrecv",
+    "begin_all_reduce": "MPI_Iallreduce", "wait": "MPI_Wait",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from autojit.dispatch.batch_layer import BatchLayer
 from autojit.functions.factories import arange
 from autojit.ir.op import Op
 from autojit.jit.pytree import flatten
+from autojit.ops.collectives import Wait
 from autojit.ops.ranks import OwnPart, Pvary, Rank, for_all, simulating
 from autojit.tensor import Tensor
 from autojit.tensor.state import below, state, with_layers
@@ -45,8 +46,10 @@ class RankLayer(BatchLayer):
     def _of_all(self, op: Any, operands: Sequence[Tensor]) -> tuple[Tensor, bool]:
         if isinstance(op, Rank):
             return arange(self.size, device=str(op.device)), True
-        (x,) = operands
+        x = operands[0]
         full = self.full(x)
+        if isinstance(op, Wait):  # a simulated collective is done when it is begun
+            return (x, False) if full is None else (full, True)
         if isinstance(op, Pvary | OwnPart) and full is None:
             return (x if isinstance(op, OwnPart) else for_all(x, self.size)), True
         if isinstance(op, OwnPart):

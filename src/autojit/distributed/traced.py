@@ -6,15 +6,19 @@ The results are cut off from history, as torch's are: a derivative goes through 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.autograd.grad_mode import no_grad
-from autojit.core.errors import UnsupportedError
+from autojit.core.communicator import Combination
+from autojit.core.dtypes import DType, float32, float64, int32, int64
+from autojit.core.errors import UnsupportedError, UsageError
 from autojit.dispatch.dispatch import apply
 from autojit.dispatch.inplace import copy_into
 from autojit.distributed.groups import ProcessGroup
-from autojit.ops.collectives import COMBINATIONS, AllGather, AllReduce, AllToAll, Broadcast, ReduceScatter
+from autojit.functions.namespace import iinfo
+from autojit.ops.collectives import COMBINATIONS, AllGather, AllReduce, AllToAll, Broadcast, ReduceScatter, Wait
+from autojit.ops.rank_arithmetic import sums_wrongly
 from autojit.ops.ranks import OwnPart, own_rank
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
@@ -34,10 +38,16 @@ def _group(member: ProcessGroup) -> tuple[str, int]:
     return member.group_name, member.size()
 
 
-def _combined(x: Tensor, how: str, member: ProcessGroup) -> Tensor:
+def _combination(how: str) -> Combination:
     combine: Any = "sum" if how == "avg" else how
     if combine not in COMBINATIONS:
         raise UnsupportedError(f"all_reduce: {how} is no part of a compiled step", {}, "call it outside of the step")
+    found: Combination = combine
+    return found
+
+
+def _combined(x: Tensor, how: str, member: ProcessGroup) -> Tensor:
+    combine = _combination(how)
     if how != "avg":
         return apply(AllReduce(*_group(member), combine, True), x)
     return (apply(AllReduce(*_group(member), combine, True), _wide(x)) / member.size()).to(x.dtype)
@@ -55,6 +65,51 @@ def all_reduce(tensor: Tensor, how: str, member: ProcessGroup) -> None:
         return
     with no_grad():
         copy_into(tensor, _combined(tensor, how, member), "all_reduce")
+
+
+def begin_all_reduce(tensor: Tensor, how: str, member: ProcessGroup) -> Callable[[], None]:
+    """The same, begun: the tensor has the result after a call of what is returned, which belongs to the same step."""
+    if member.size() == 1:
+        return lambda: None
+    group, combine = _group(member), _combination(how)
+    trace = state.trace
+    with no_grad():
+        sent = _numbers(tensor, combine)
+        pending = apply(AllReduce(*group, combine, True, manner="begun"), sent)
+
+    def end() -> None:
+        if state.trace is not trace:
+            raise UsageError(
+                "all_reduce: it was begun in a compiled step, and is waited for outside of it",
+                {"group": member.group_name},
+                "call wait() in the function that has begun it",
+            )
+        with no_grad():
+            found = _from_numbers(apply(Wait(*group, True), pending, sent), tensor.dtype)
+            found = found / member.size() if how == "avg" else found
+            copy_into(tensor, found.to(tensor.dtype), "all_reduce")
+
+    return end
+
+
+def _numbers(x: Tensor, combine: Combination) -> Tensor:
+    """What ranks that run line by line send too (`ops.rank_arithmetic`): whole numbers for the largest and smallest."""
+    x = _wide(x)
+    if sums_wrongly(x.dtype.numpy, combine):
+        return x.to(int32)
+    if combine not in ("max", "min") or not x.dtype.is_floating_point:
+        return x
+    bits = x.view(int64 if x.dtype.itemsize == 8 else int32)
+    limits = iinfo(bits.dtype)
+    keys = (bits ^ limits.max).where(bits < 0, bits)
+    return keys.masked_fill(x.isnan(), limits.max if combine == "max" else limits.min)
+
+
+def _from_numbers(found: Tensor, dtype: DType) -> Tensor:
+    if not dtype.is_floating_point or found.dtype.is_floating_point:
+        return found
+    bits = (found ^ iinfo(found.dtype).max).where(found < 0, found)
+    return bits.view(float64 if bits.dtype.itemsize == 8 else float32)
 
 
 def reduce(tensor: Tensor, how: str, root: int, member: ProcessGroup) -> None:

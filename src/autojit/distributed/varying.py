@@ -59,7 +59,7 @@ class VaryingLayer(Layer):
         if op.of_ranks and known.group == self.group:
             if isinstance(op, OwnPart | Pvary) and is_varying:
                 raise UsageError(f"{op.shown_name}: the tensor differs from rank to rank already", {"at": here()})
-            takes_varying = op.calls_out
+            takes_varying = known.takes_varying
             is_varying = known.varies(is_varying)
         elif op.calls_out and any(_replicates(graph, self.group) for graph in graphs_of(op)):
             raise UsageError(

@@ -6,14 +6,14 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
+from autojit.core import communicator
+
 __all__ = ["Future", "Work"]
 
 
 def begun(collective: Callable[..., Any], is_async: bool, *arguments: Any) -> Any:
     """Call a communicator's collective; what is to be waited for, if it can be left to go on, else None."""
-    if is_async and getattr(collective.__self__, "begins", False):  # type: ignore[attr-defined]
-        return collective(*arguments, later=True)
-    return collective(*arguments)
+    return communicator.begun(collective, *arguments) if is_async else collective(*arguments)
 
 
 class Future:
@@ -54,6 +54,19 @@ class _Then(Future):
         if not self._made:
             self._made.append(self._callback(self._before))
         return self._made[0]
+
+
+class Recorded:
+    """In a captured step, what a step begins when it runs; whoever waits for it records that."""
+
+    source = None
+
+    def test(self) -> bool:
+        """Never known while a step is captured."""
+        return False
+
+    def wait(self) -> None:
+        """Recorded by whoever calls it."""
 
 
 class Work:

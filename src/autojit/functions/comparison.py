@@ -9,7 +9,7 @@ from autojit import ops
 from autojit.core.dtypes import bool_
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
 from autojit.core.wrapping import named
-from autojit.dispatch.declared import declared
+from autojit.dispatch.declared import EXACT_OUT, Out, declared
 from autojit.dispatch.dispatch import apply
 from autojit.dispatch.kernels import in_one_pass
 from autojit.dispatch.op_functions import Binary, binary, through_ops
@@ -43,22 +43,22 @@ bitwise_or = _OF_BITS(binary("bitwise_or", "bitwise or"))
 bitwise_xor = _OF_BITS(binary("bitwise_xor", "bitwise exclusive or"))
 bitwise_left_shift = _OF_BITS(binary("bitwise_left_shift", "shift to the left", op_name="shift_left"))
 bitwise_right_shift = _OF_BITS(binary("bitwise_right_shift", "arithmetic shift to the right", op_name="shift_right"))
-bitwise_not = declared(in_place="values", out=True)(through_ops("bitwise_not", ops.bitwise_not))
+bitwise_not = declared(in_place="values", out=EXACT_OUT)(through_ops("bitwise_not", ops.bitwise_not))
 isnan = declared()(through_ops("isnan", ops.isnan))
 isinf = declared()(through_ops("isinf", ops.isinf))
 isfinite = declared()(through_ops("isfinite", ops.isfinite))
-signbit = declared(out=True)(refuses("complex")(through_ops("signbit", ops.signbit)))
+signbit = declared(out=Out(takes=(bool_,)))(refuses("complex")(through_ops("signbit", ops.signbit)))
 logical_not = declared(in_place="comparison", out=True)(through_ops("logical_not", ops.logical_not))
 
 
-@declared(out=True, numpy="isposinf")
+@declared(out=Out(takes=(bool_,)), numpy="isposinf")
 @refuses("complex")
 def isposinf(input: Tensor) -> Tensor:
     """Whether an element is plus infinity."""
     return eq(input, float("inf"))
 
 
-@declared(out=True, numpy="isneginf")
+@declared(out=Out(takes=(bool_,)), numpy="isneginf")
 @refuses("complex")
 def isneginf(input: Tensor) -> Tensor:
     """Whether an element is minus infinity."""
@@ -124,7 +124,7 @@ def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
 def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 @overload
 def where(condition: Tensor, input: Operand, other: Operand) -> Tensor: ...
-@declared(method=_where_method, out=True, numbers="both")
+@declared(method=_where_method, out=EXACT_OUT, numbers="both")
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """``input`` where the condition holds, else ``other``; with the condition alone, ``nonzero(as_tuple=True)``."""
     if input is None and other is None:

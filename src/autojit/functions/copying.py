@@ -18,7 +18,7 @@ from autojit.history.recording import wants_grad
 from autojit.tensor.lent_gradients import lent_gradient
 from autojit.tensor.memory_orders import seen_through
 from autojit.tensor.state import grad_mode, state
-from autojit.tensor.storage import Storage, View
+from autojit.tensor.storage import ElsewhereArray, Storage, View
 from autojit.tensor.tensor import Tensor, alias, storage_chain, storage_of, type_of, wrap
 
 if TYPE_CHECKING:
@@ -41,8 +41,9 @@ def deep_copy(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "detach() it first",
         )
     with grad_mode(False):
-        made = clone(self.detach()) if state.trace is not None else _same_memory_again(self, memo)
-    if type(self) is not Tensor:
+        is_elsewhere = state.trace is not None or type(self._array) is ElsewhereArray
+        made = clone(self.detach()) if is_elsewhere else _same_memory_again(self, memo)
+    if type(made) is not type(self):
         made = alias(made, type(self))
     made._requires_grad = self._requires_grad
     memo[id(self)] = made

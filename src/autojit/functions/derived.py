@@ -17,7 +17,7 @@ from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.core.sizes import agree, is_symbolic, seems_equal
 from autojit.core.wrapping import named
 from autojit.dispatch.composite_nodes import as_float
-from autojit.dispatch.declared import declared
+from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.kernels import in_one_pass, in_one_step
 from autojit.dispatch.on_device import placed
 from autojit.dispatch.promotion import Number, Operand, as_operand, cast, floating, refuse_numbers, together
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@declared(in_place="values", out=True, lists=True)
+@declared(in_place="values", out=EXACT_OUT, lists=True)
 def frac(input: Operand) -> Tensor:
     """What is left of a number without its whole part."""
     x = as_operand(input, "frac")
@@ -82,7 +82,7 @@ def addcdiv(input: Operand, tensor1: Operand, tensor2: Operand, *, value: Number
         return in_one_pass("addcdiv", (value,), input, tensor1, tensor2, node="AddcdivBackward0")
     if all(isinstance(t, Tensor) and type_of(t).dtype.category < 2 for t in (tensor1, tensor2)):
         raise UsageError(
-            "Integer division with addcdiv is no longer supported",
+            "Integer division with addcdiv is no longer supported, and addcdiv divides tensor1 by tensor2 truly",
             {"tensor1": tensor1, "tensor2": tensor2},
             "convert to floats: addcdiv(input, tensor1.float(), tensor2)",
         )
@@ -96,7 +96,7 @@ def _all_floats(*operands: object) -> bool:
     return len(dtypes) == 1 and dtypes.pop().is_floating_point
 
 
-@declared(in_place="values", out=True)
+@declared(in_place="values", out=EXACT_OUT)
 def nan_to_num(
     input: Tensor, nan: Number | None = None, posinf: Number | None = None, neginf: Number | None = None
 ) -> Tensor:

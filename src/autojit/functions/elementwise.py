@@ -10,7 +10,7 @@ from typing import Any
 from autojit import ops
 from autojit.core.dtypes import bool_, complex128, float16, float32, float64, int64, promote_with_number
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
-from autojit.dispatch.declared import Out, declared
+from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.dispatch import apply, apply_single, in_range, number
 from autojit.dispatch.op_functions import binary, op_of, through_ops, unary
 from autojit.dispatch.promotion import (
@@ -41,12 +41,18 @@ def scaled(other: Operand, alpha: Number, beside: Operand | None = None) -> Any:
     """``alpha * other``, where torch's functions take a factor, which must fit; ``beside``: another operand."""
     if type(alpha) in _LITERALS and alpha == 1:  # a number of a step is 1 for this call only
         return other
+    if type(alpha) is bool and not (_is_bool(other) and (beside is None or _is_bool(beside))):
+        raise UsageError("Boolean alpha only supported for Boolean results.")
     kind = type_of(other).dtype if isinstance(other, Tensor) else complex128
     if isinstance(other, Tensor) and kind.category < 2 and isinstance(alpha, float):
         if isinstance(beside, Tensor) and type_of(beside).dtype.category >= 2:
             return mul(other.to(type_of(beside).dtype), alpha)
         raise UsageError("For integral input tensors, argument alpha must not be a floating point number.")
     return mul(other, number(alpha, kind) if kind.category == 1 and type(alpha) is int else alpha)
+
+
+def _is_bool(x: Operand) -> bool:
+    return type_of(x).dtype is bool_ if isinstance(x, Tensor) else type(x) is bool
 
 
 _ADD, _SUB, _MUL, _DIV = op_of("add"), op_of("sub"), op_of("mul"), op_of("div")
@@ -219,7 +225,7 @@ def _complex_logaddexp(x: Tensor, y: Tensor) -> Tensor:
     return where(ends, where(lt(real(x), 0), small, log(add(exp(large), exp(small)))), found)
 
 
-@declared(aliases="negative", in_place="values", out=True, lists=True)
+@declared(aliases="negative", in_place="values", out=EXACT_OUT, lists=True)
 def neg(input: Operand) -> Tensor:
     """Elementwise negative; bools are refused, as in torch."""
     t = as_operand(input, "neg")
@@ -232,18 +238,19 @@ def neg(input: Operand) -> Tensor:
     return neg_op(t)
 
 
-floor = _IN_ALL_FORMS(through_ops("floor", ops.floor, refuses_bool=True))
-ceil = _IN_ALL_FORMS(through_ops("ceil", ops.ceil, refuses_bool=True))
-trunc = declared(aliases="fix", in_place="values", out=True, lists=True)(
+_rounds = declared(in_place="values", out=EXACT_OUT, lists=True)
+floor = _rounds(through_ops("floor", ops.floor, refuses_bool=True))
+ceil = _rounds(through_ops("ceil", ops.ceil, refuses_bool=True))
+trunc = declared(aliases="fix", in_place="values", out=EXACT_OUT, lists=True)(
     through_ops("trunc", ops.trunc, refuses_bool=True)
 )
 sign_op = through_ops("sign", ops.sign)
 angle = declared(out=True)(through_ops("angle", ops.angle, floats=True))
 conj = declared()(through_ops("conj", ops.conj))
-declared(name="conj_physical", in_place="values", out=True)(conj)
+declared(name="conj_physical", in_place="values", out=EXACT_OUT)(conj)
 
 
-@declared(in_place="values", out=True, lists=True)
+@declared(in_place="values", out=EXACT_OUT, lists=True)
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1 by the sign.
 
@@ -263,7 +270,7 @@ def square(input: Tensor) -> Tensor:
     return square_op(cast(t, int64) if type_of(t).dtype is bool_ else t)
 
 
-@declared(in_place="values", out=True, numpy="sign")
+@declared(in_place="values", out=EXACT_OUT, numpy="sign")
 def sgn(input: Operand) -> Tensor:
     """``x / abs(x)``, 0 at 0; the sign for real operands."""
     t = as_operand(input, "sgn")
@@ -292,7 +299,7 @@ def imag(input: Tensor) -> Tensor:
     return ops.imag(input)
 
 
-@declared(method=False, out=Out(is_exact=True), numbers="none")
+@declared(method=False, out=EXACT_OUT, numbers="none")
 def complex(real: Tensor, imag: Tensor) -> Tensor:
     """A complex tensor of its parts, both float16, float32 or float64."""
     refuse_numbers("complex", real, imag, ("real", "imag"))
@@ -319,7 +326,7 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
     return complex(mul(abs, cos(angle)), mul(abs, sin(angle)))
 
 
-@declared(in_place="values", out=True, lists=True, numpy="rint")
+@declared(in_place="values", out=EXACT_OUT, lists=True, numpy="rint")
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """To the nearest, halves to even."""
     x = as_operand(input, "round")

@@ -140,6 +140,24 @@ def is_foreign_array(data: object) -> bool:
     return any(hasattr(kind, name) for name in _OF_FOREIGN_ARRAYS)
 
 
+def is_number(data: Any) -> bool:
+    """Whether an entry of a list is a number: a tensor of one element is one, as in torch."""
+    if isinstance(data, Tensor):
+        return type_of(data).size == 1 and type_of(data).ndim < 2
+    return not isinstance(data, list | tuple) and not is_foreign_array(data)
+
+
+def holds_tensors(data: object) -> bool:
+    """Whether there is a tensor, or a number of a step, in nested lists."""
+    while isinstance(data, list | tuple):
+        if not data:
+            return False
+        if any(isinstance(d, Tensor) or hasattr(type(d), "as_operand") for d in data):
+            return True
+        data = data[0]
+    return False
+
+
 def is_on_device(data: object) -> bool:
     """Whether an object is another library's array in memory of a device."""
     kind = type(data)

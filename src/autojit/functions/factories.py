@@ -10,7 +10,7 @@ import numpy as np
 
 from autojit.core.device import CPU, DeviceLike, default_device
 from autojit.core.dtypes import DType, default_dtype, dtype_of, dtype_of_number, dtype_of_numpy, float64, int64
-from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
+from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError, too_large
 from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
 from autojit.core.wrapping import named
@@ -24,7 +24,9 @@ from autojit.functions.exchange import (
     array_of_foreign,
     array_of_numbers,
     from_dlpack,
+    holds_tensors,
     is_foreign_array,
+    is_number,
     is_on_device,
     may_share,
     require_numbers,
@@ -89,21 +91,13 @@ def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
     if is_symbolic(data) or hasattr(type(data), "as_operand"):
         made = _number_of_step(data)
         return made if dtype is None else cast(made, dtype)
-    if isinstance(data, list | tuple) and _holds_tensors(data):
+    if isinstance(data, list | tuple) and holds_tensors(data):
         parts = [_from_data(d, dtype, copy=False) for d in data]
+        if all(is_number(d) for d in data):
+            parts = [part.reshape(()) for part in parts]
         return stack(parts).detach()
     found = array_from(data, dtype, copy)
     return constant(found) if copy or not may_share(found, data) else on_memory_of(found)
-
-
-def _holds_tensors(data: object) -> bool:
-    while isinstance(data, list | tuple):
-        if not data:
-            return False
-        if any(isinstance(d, Tensor) or hasattr(type(d), "as_operand") for d in data):
-            return True
-        data = data[0]
-    return False
 
 
 def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
@@ -218,10 +212,13 @@ def _filled(value: Number, shape: Sequence[int], dtype: DType, device: DeviceLik
         return literal_of(value, TensorType(shape, dtype, place))  # filled there, not copied
     if dtype.category == 1 and type(value) is int and value:
         value = number(value, dtype)._array  # checked, and wrapped around where it is negative
-    if type(value) is int and value == 0:
-        return wrap(np.zeros(shape, dtype.numpy))  # the system gives zeros: no pass over the memory
     require_numbers(value)
-    return wrap(quietly(np.full, shape, value, dtype.numpy))
+    try:
+        if type(value) is int and value == 0:
+            return wrap(np.zeros(shape, dtype.numpy))  # the system gives zeros: no pass over the memory
+        return wrap(quietly(np.full, shape, value, dtype.numpy))
+    except ValueError as error:
+        raise too_large(shape, error) from None
 
 
 @declared(method=False, factory=True, out=True)

@@ -14,7 +14,7 @@ from autojit.dispatch.promotion import cast
 from autojit.functions.comparison import where
 from autojit.functions.factories import arange, zeros
 from autojit.functions.index_functions import index_add, searchsorted
-from autojit.functions.statistics import widened
+from autojit.functions.statistics import require_finite, widened
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
 
@@ -112,7 +112,7 @@ def _weights(weight: Tensor, like: Tensor) -> Tensor:
     if type_of(weight).shape != type_of(like).shape:
         raise ShapeError(
             "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor "
-            "excluding its innermost dimension",
+            f"excluding its innermost dimension, but got {list(type_of(weight).shape)}",
             {"input": like, "weight": weight},
         )
     if type_of(weight).dtype is not type_of(like).dtype:
@@ -153,15 +153,20 @@ def _counted(
 
 def _edges(column: Tensor, bins: Any, k: int, limits: Sequence[float] | None) -> Tensor:
     if isinstance(bins, Tensor):
+        if type_of(bins).dtype is not type_of(column).dtype:
+            raise UsageError(
+                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype "
+                f"{type_of(column).dtype} and bins for dimension {k} with dtype {type_of(bins).dtype}"
+            )
         if type_of(bins).ndim != 1:
             raise ShapeError(
                 "torch.histogramdd: bins tensor should have one dimension, but got "
                 f"{type_of(bins).ndim} dimensions in the bins tensor for dimension {k}"
             )
-        if type_of(bins).dtype is not type_of(column).dtype:
-            raise UsageError(
-                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype "
-                f"{type_of(column).dtype} and bins for dimension {k} with dtype {type_of(bins).dtype}"
+        if type_of(bins).size == 0:
+            raise ShapeError(
+                "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins tensor "
+                f"for dimension {k}"
             )
         return bins
     if bins <= 0:
@@ -176,6 +181,7 @@ def _edges(column: Tensor, bins: Any, k: int, limits: Sequence[float] | None) ->
             )
     else:
         low, high = (0.0, 1.0) if seems_equal(type_of(column).size, 0) else (column.min(), column.max())
+    require_finite(f"histogramdd: dimension {k}'s range", low, high)
     low, high = widened(low, high, 0.5)
     place = arange(bins + 1, dtype=type_of(column).dtype, device=type_of(column).device)
     step = (high - low) / bins

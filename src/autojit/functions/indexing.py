@@ -16,7 +16,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bool_, int64, uint8
-from autojit.core.errors import ArgumentError, ArgumentKindError, IndexingError, IndexOutOfRangeError
+from autojit.core.errors import ArgumentError, ArgumentKindError, DTypeError, IndexingError, IndexOutOfRangeError
 from autojit.core.sizes import agree, as_extent, is_symbolic, seems_equal, surely_equal
 from autojit.core.tracebacks import trim
 from autojit.core.user_warnings import warn
@@ -116,10 +116,11 @@ def _node_name(index: object) -> str:
 
 def setitem(x: Tensor, key: object, value: Operand) -> None:
     """``x[key] = value``; the value is broadcast and converted to the dtype of ``x``."""
-    value = _value(x, value)
+    given, value = value, _value(x, value)
     index: Any = _as_tuple(key) if isinstance(key, list) else key
     row = _row_for_mask(x, (index,), value)
     if row is not None:
+        _require_dtype(x, given, least_rank=1)
         aligned = _aligned_mask(x, index)
         in_place(x, "index_put_", lambda old: where(aligned, row, old), (), {})
         return
@@ -129,7 +130,19 @@ def setitem(x: Tensor, key: object, value: Operand) -> None:
         target = one_node(seen, x, _node_name(index)) if seen._grad_fn is not None else seen
         copy_into(target, _fitted(value, type_of(target).shape), "setitem")
         return
+    _require_dtype(x, given)
     copy_into(seen, _put(seen, subscript, value, False), "index_put_")
+
+
+def _require_dtype(x: Tensor, value: object, least_rank: int = 0) -> None:
+    """DTypeError where places chosen by tensors or lists are written with a tensor of another dtype, as in torch."""
+    if isinstance(value, Tensor) and type_of(value).dtype is not type_of(x).dtype and value.ndim >= least_rank:
+        raise DTypeError(
+            f"Index put requires the source and destination dtypes match, got {type_of(x).dtype.name} for the "
+            f"destination and {type_of(value).dtype.name} for the source.",
+            {"x": x, "value": value},
+            "convert it: x[index] = value.to(x.dtype)",
+        )
 
 
 def _row_for_mask(x: Tensor, index: tuple[Any, ...], value: Tensor) -> Tensor | None:

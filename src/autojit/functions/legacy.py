@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any, overload
 
 from autojit.core import dtypes
+from autojit.core.device import DeviceLike
+from autojit.core.device import device as parsed
 from autojit.core.dtypes import DType, set_default_dtype
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.user_warnings import warn
@@ -23,7 +25,8 @@ class TensorKind(type):
 
     dtype: DType
 
-    def __call__(cls, *data: Any, **options: object) -> Tensor:
+    def __call__(cls, *data: Any, device: DeviceLike = None, **options: object) -> Tensor:
+        _require_place(device, "cpu")
         if not data:
             return zeros(0, dtype=cls.dtype)
         (first, *_) = data
@@ -115,8 +118,17 @@ def type_(self: Tensor, dtype: object = None, non_blocking: bool = False) -> Any
     return cast(self, dtype)
 
 
-def new(self: Tensor, *data: Any, **options: object) -> Tensor:
+def _require_place(device: DeviceLike, kind: str) -> None:
+    if device is not None and parsed(device).type != kind:
+        raise UsageError(
+            f"legacy constructor expects device type: {kind} but device type: {parsed(device).type} was passed",
+            fix="use tensor(data, device=...)",
+        )
+
+
+def new(self: Tensor, *data: Any, device: DeviceLike = None, **options: object) -> Tensor:
     """A tensor of this tensor's dtype from data or extents, as its class would make it."""
+    _require_place(device, type_of(self).device.type)
     return moved(KINDS[_NAMES[type_of(self).dtype]](*data), type_of(self).device)
 
 
@@ -150,7 +162,14 @@ def reinforce(self: Tensor, reward: object = None) -> None:
     )
 
 
+def __dir__(self: Tensor) -> list[str]:
+    """What the tensor has: not what only warns, nor what a device's memory has."""
+    hidden = {"volatile"} if type_of(self).device.type == "cuda" else {"volatile", "__cuda_array_interface__"}
+    return sorted(set(object.__dir__(self)) - hidden)
+
+
 METHODS: dict[str, Any] = {
+    "__dir__": __dir__,
     "type": type_,
     "new": new,
     "volatile": property(get_volatile, set_volatile),

@@ -10,7 +10,7 @@ from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32, int64
 from autojit.core.errors import ShapeError
 from autojit.dispatch.composite_nodes import in_one_node
-from autojit.dispatch.declared import declared
+from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.promotion import all_together, cast
 from autojit.functions.autocast import in_full_precision, in_lower_precision, in_lower_precision_on_devices
 from autojit.functions.matrix_forms import complete_qr, completed
@@ -199,7 +199,7 @@ def _sums(equation: str) -> bool:
     return bool(set(labels) - set(kept)) if arrow else len(set(labels)) < len(labels)
 
 
-@declared(in_place="values", out=True)
+@declared(in_place="values", out=EXACT_OUT)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * mat1 @ mat2``."""
     if state.autocast is not None:
@@ -211,7 +211,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
     return in_one_node(Addmm(beta, alpha), operands, compute)
 
 
-@declared(in_place="values", out=True)
+@declared(in_place="values", out=EXACT_OUT)
 @in_lower_precision_on_devices
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * mat @ vec``."""
@@ -226,7 +226,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: f
     return ops.addr(input, vec1, vec2, beta, alpha)
 
 
-@declared(in_place="values", out=True)
+@declared(in_place="values", out=EXACT_OUT)
 @in_lower_precision
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * batch1 @ batch2``."""

@@ -62,13 +62,26 @@ def rank_of(memory_format: MemoryFormat) -> int | None:
 
 def order_in(x: Tensor, memory_format: MemoryFormat) -> list[int]:
     """The axes from the outermost in memory to the innermost."""
-    ndim = type_of(x).ndim
+    return axes_in(type_of(x).ndim, memory_format)
+
+
+def axes_in(ndim: int, memory_format: MemoryFormat) -> list[int]:
+    """``order_in`` for a number of axes."""
     rank = rank_of(memory_format)
     if rank is None:
         return list(range(ndim))
     if ndim != rank:
-        raise UsageError(f"required rank {rank} tensor to use {memory_format.name} format", {"x": x})
+        raise UsageError(f"required rank {rank} tensor to use {memory_format.name} format", {"rank": ndim})
     return [0, *range(2, ndim), 1]
+
+
+def suggested_format(x: Tensor) -> MemoryFormat:
+    """The format that a tensor has: row-major unless its channels are last."""
+    if not is_contiguous(x):
+        for memory_format in _CHANNELS_LAST_RANK:
+            if is_contiguous(x, memory_format=memory_format):
+                return memory_format
+    return contiguous_format
 
 
 def contiguous(self: Tensor, *, memory_format: MemoryFormat = contiguous_format) -> Tensor:

@@ -14,7 +14,7 @@ from autojit.dispatch.inplace import copy_into, in_place
 from autojit.dispatch.promotion import Operand, as_operand
 from autojit.functions import comparison as c
 from autojit.functions import elementwise as f
-from autojit.functions.matrix_ranks import require_matrices
+from autojit.functions.matrix_ranks import is_number, require_matrices
 from autojit.functions.products import matmul
 from autojit.functions.shape import adjoint, permute, transpose
 from autojit.ir.op import Op
@@ -92,13 +92,25 @@ def _transposed(self: Tensor) -> Tensor:
 
 def _matrix_transposed(self: Tensor) -> Tensor:
     """The last two axes exchanged."""
+    if is_number("mT", self, "This function is the identity in these cases."):
+        return self
     require_matrices("mT", self)
     return transpose(self, -2, -1)
 
 
 def _hermitian(self: Tensor) -> Tensor:
     """The conjugate transpose of one matrix."""
+    if is_number("H", self, "Consider using x.conj()."):
+        return self.conj()
     require_matrices("H", self, most=2)
+    return adjoint(self)
+
+
+def _hermitians(self: Tensor) -> Tensor:
+    """The conjugate transpose of each matrix."""
+    if is_number("mH", self, "Consider using x.conj()."):
+        return self.conj()
+    require_matrices("mH", self)
     return adjoint(self)
 
 
@@ -133,7 +145,7 @@ METHODS: dict[str, Any] = {
     "T": property(_transposed),
     "mT": property(_matrix_transposed),
     "H": property(_hermitian),
-    "mH": property(adjoint),
+    "mH": property(_hermitians),
     "real": property(f.real, _writing(f.real)),
     "imag": property(f.imag, _writing(f.imag)),
 }

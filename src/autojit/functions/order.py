@@ -8,7 +8,7 @@ from autojit import ops
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import UsageError
 from autojit.core.wrapping import named
-from autojit.dispatch.declared import Out, declared
+from autojit.dispatch.declared import DTYPE_OUT, Out, declared
 from autojit.functions.autocast import in_full_precision_on_devices
 from autojit.functions.elementwise import logaddexp, sub
 from autojit.functions.own_memory import own_memory
@@ -18,7 +18,7 @@ from autojit.ops.base import normalize_axis
 from autojit.tensor.tensor import Tensor, type_of
 
 
-@declared(in_place="values", out=True)
+@declared(in_place="values", out=DTYPE_OUT)
 @in_full_precision_on_devices
 @own_memory
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
@@ -26,7 +26,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     return ops.cumsum(_whole(input, dtype, "cumsum"), dim)
 
 
-@declared(in_place="values", out=True)
+@declared(in_place="values", out=DTYPE_OUT)
 @in_full_precision_on_devices
 @own_memory
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:

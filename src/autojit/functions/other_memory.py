@@ -9,6 +9,7 @@ Such a call runs line by line (except for ``x.data -= y``, which gives the tenso
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,15 @@ from autojit.core.source import here
 from autojit.core.user_warnings import warn
 from autojit.dispatch.declared import declared
 from autojit.dispatch.on_device import placed
-from autojit.functions.memory import MemoryFormat, UntypedStorage, row_major_steps, storage_offset
+from autojit.functions.memory import (
+    MemoryFormat,
+    UntypedStorage,
+    axes_in,
+    preserve_format,
+    row_major_steps,
+    storage_offset,
+    suggested_format,
+)  # fmt: skip
 from autojit.functions.shape import Sizes, sizes_of
 from autojit.history.recording import shows_grad
 from autojit.history.view_rules import leaf_written
@@ -140,26 +149,38 @@ def resize_(self: Tensor, *size: Sizes, memory_format: MemoryFormat | None = Non
     shape = sizes_of(size)
     if shape == type_of(self).shape:
         return self
-    count = int(np.prod(shape, dtype=np.int64))
+    count = prod(shape)
+    if count > np.iinfo(np.intp).max:
+        raise UsageError("numel: integer multiplication overflow", {"size": list(shape)})
     root = storage_of(self).array
     assert root is not None
     start = storage_offset(self)
     if root.flags.c_contiguous and start + count <= root.size:
-        found = wrap(on_layout(root, layout_in_memory(root).reshape(-1)[start : start + count].reshape(shape)))
+        line = layout_in_memory(root).reshape(-1)[start : start + count]
+        found = wrap(on_layout(root, _in_order(line, shape, memory_format)))
     else:
         kept = self.detach().reshape(-1)[:count]._array
-        found = placed(wrap(quietly(np.zeros, shape, root.dtype)), type_of(self).device)
-        line = layout_in_memory(found._array).reshape(-1)[: kept.size]
-        write_array(on_layout(found._array, line), kept)
+        fresh = placed(wrap(quietly(np.zeros, count, root.dtype)), type_of(self).device)
+        line = layout_in_memory(fresh._array)
+        write_array(on_layout(fresh._array, line[: kept.size]), kept)
+        found = wrap(on_layout(fresh._array, _in_order(line, shape, memory_format)))
     _look_at(self, found)
     storage_of(self).bump("resize_", here())
     return self
 
 
+def _in_order(line: Any, shape: tuple[int, ...], memory_format: MemoryFormat | None) -> Any:
+    """Elements one after another in a shape whose axes are in memory as a format has them."""
+    order = range(len(shape)) if memory_format is None else axes_in(len(shape), memory_format)
+    return line.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
+
+
 @declared()
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
-    """``resize_`` to the shape of another tensor."""
-    return resize_(input, type_of(the_template).shape)
+    """``resize_`` to the shape of another tensor, and with ``preserve_format`` to the order of its axes in memory."""
+    if memory_format is preserve_format:
+        memory_format = suggested_format(the_template)
+    return resize_(input, type_of(the_template).shape, memory_format=memory_format)
 
 
 def resize(self: Tensor, *sizes: Sizes) -> Tensor:

@@ -99,6 +99,11 @@ def _into(
     _refuse_gradients(name, [*operands, *_tensors_among(places)])
     if rule.is_apart:
         _refuse_shared_memory(operands, places)
+    for option in rule.refuses:
+        if options.get(option):
+            raise UsageError(f"{name} does not support the out kwarg when {option} is True")
+    if rule.sets_dtype:
+        options = _in_dtype_of(places[0], options)
     with grad_mode(False):
         found = as_given(function, *arguments, **options)
     results = found if isinstance(found, tuple) else (found,)
@@ -107,7 +112,7 @@ def _into(
     for place, result in zip(places, results, strict=True):
         if rule.is_line and type_of(result).size == type_of(place).size:
             result = result.reshape(type_of(place).shape)
-        _put(name, place, result, rule.is_exact)
+        _put(name, place, result, rule)
     return getattr(type(found), "_make", tuple)(places) if isinstance(found, tuple) else out
 
 
@@ -225,10 +230,25 @@ def _refuse_shared_memory(given: Sequence[Tensor], places: Sequence[Tensor]) -> 
             )
 
 
-def _put(name: str, place: Tensor, result: Tensor, is_exact: bool) -> None:
+def _in_dtype_of(place: Tensor, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a function that computes in the dtype of ``out=``."""
+    wanted = type_of(place).dtype
+    given = options.get("dtype")
+    if given is not None and dtype_of(given) is not wanted:
+        raise _of_other_dtype(dtype_of(given), wanted)
+    return {**options, "dtype": wanted}
+
+
+def _of_other_dtype(made: Any, wanted: DType) -> UsageError:
+    return UsageError(f"Expected out tensor to have dtype {made.name}, but got {wanted.name} instead")
+
+
+def _put(name: str, place: Tensor, result: Tensor, rule: Out) -> None:
     made, wanted = type_of(result), type_of(place)
-    if made.dtype is not wanted.dtype and is_exact:
-        raise UsageError(f"Expected out tensor to have dtype {made.dtype.name}, but got {wanted.dtype.name} instead")
+    if rule.takes and wanted.dtype not in rule.takes:
+        raise UsageError(f"{name} only supports {rule.takes[0].name} tensor for result, got: {wanted.dtype.name}")
+    if made.dtype is not wanted.dtype and rule.is_exact:
+        raise _of_other_dtype(made.dtype, wanted.dtype)
     if made.dtype.category > wanted.dtype.category:
         raise UsageError(f"result type {made.dtype.name} can't be cast to the desired output type {wanted.dtype.name}")
     with grad_mode(False):

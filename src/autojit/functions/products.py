@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from autojit import ops
 from autojit.core.errors import UsageError
-from autojit.dispatch.declared import declared
+from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.dispatch import apply_pair
 from autojit.dispatch.kernels import in_one_step
 from autojit.dispatch.promotion import Operand, as_operand, together
@@ -26,7 +26,7 @@ def _products(name: str, x: Operand, y: Operand) -> tuple[Tensor, Tensor]:
     return a, b
 
 
-@declared(out=True)
+@declared(out=EXACT_OUT)
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Matrix product of any ranks, torch's rules."""
     if state.autocast is not None:
@@ -44,7 +44,7 @@ _PRODUCT_NODES = {
 }  # fmt: skip
 
 
-@declared(out=True)
+@declared(out=EXACT_OUT)
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices."""
     if state.autocast is not None:
@@ -52,7 +52,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return ops.mm(*_products("mm", input, mat2))
 
 
-@declared(out=True)
+@declared(out=EXACT_OUT)
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Products of two stacks of matrices."""
     if state.autocast is not None:
@@ -60,7 +60,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return rename_node(ops.bmm(*_products("bmm", input, mat2)), "BmmBackward0")
 
 
-@declared(out=True)
+@declared(out=EXACT_OUT)
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Matrix times vector."""
     if state.autocast is not None and state.autocast.is_on_device(input):
@@ -68,7 +68,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return rename_node(ops.mv(*_products("mv", input, vec)), "MvBackward0")
 
 
-@declared(out=True)
+@declared(out=EXACT_OUT)
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of products of two vectors."""
     x, y = _products("dot", input, tensor)
@@ -77,7 +77,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     return rename_node(ops.dot(x, y), "DotBackward0")
 
 
-@declared(out=True)
+@declared(out=EXACT_OUT)
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """``dot`` with the first operand conjugated."""
     return ops.vdot(*_products("vdot", input, other))

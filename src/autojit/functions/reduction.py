@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, overload
@@ -12,9 +13,10 @@ from autojit import ops
 from autojit.core.device_array import is_concrete
 from autojit.core.dtypes import DType, bool_, float32, int64, uint8
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.core.wrapping import named
 from autojit.dispatch.composite_nodes import in_one_node
-from autojit.dispatch.declared import declared
+from autojit.dispatch.declared import DTYPE_OUT, EXACT_OUT, Out, declared
 from autojit.dispatch.dispatch import apply_single
 from autojit.dispatch.kernels import by_parts, in_one_step
 from autojit.dispatch.promotion import Number, Operand, Real, as_operand, cast, floating
@@ -62,7 +64,7 @@ def _require_float(t: Tensor, what: str) -> None:
         )
 
 
-@declared(out=True)
+@declared(out=DTYPE_OUT)
 def sum(input: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum over ``dim`` (all axes by default); integers and bools add up in int64."""
     if state.autocast is not None and state.autocast.is_on_device(input):
@@ -89,7 +91,7 @@ def _reduction_over(name: str, dim: Dims, ndim: int) -> Op:
     return fold_over(name, normalize_axes(dim, ndim, name))
 
 
-@declared(out=True)
+@declared(out=DTYPE_OUT)
 @in_full_precision_on_devices
 def prod(input: Operand, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Product over ``dim`` (all axes by default); integers and bools multiply in int64."""
@@ -108,7 +110,7 @@ def _counted(function: Callable[..., Tensor], x: Tensor, dim: Dims, keepdim: boo
     return no_view(found, x) if keepdim else found
 
 
-@declared(out=True)
+@declared(out=DTYPE_OUT)
 def mean(input: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Arithmetic mean over ``dim`` (all axes by default) of a floating operand."""
     if dtype is None and isinstance(input, Tensor) and computes_at_once():
@@ -137,7 +139,7 @@ def _mean_over(dim: Dims, keepdim: bool, ndim: int) -> Op:
     return ops.Mean(normalize_axes(dim, ndim, "mean"), bool(keepdim))
 
 
-@declared(out=True)
+@declared(out=DTYPE_OUT)
 @refuses("complex")
 def nansum(input: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum with NaN counted as 0."""
@@ -180,10 +182,25 @@ def _spread(name: str, doc: str) -> Callable[..., Tensor]:
     ) -> Tensor:
         dims, is_unbiased = _dims(dim, unbiased)
         _require_float(input, name)
-        options = (normalize_axes(dims, input.ndim, name), _correction(is_unbiased, correction), keepdim)
-        return in_one_step(name, options, input, node=f"{name.title()}Backward0")
+        _warn_of_freedom(name, input, normalize_axes(dims, input.ndim, name), _correction(is_unbiased, correction))
+        return _spread_of(name, input, dims, is_unbiased, correction, keepdim)
 
     return declared(out=True)(named(spread, name, doc))
+
+
+def _spread_of(name: str, x: Tensor, dims: Dims, is_unbiased: Any, correction: Number | None, keepdim: bool) -> Tensor:
+    options = (normalize_axes(dims, x.ndim, name), _correction(is_unbiased, correction), keepdim)
+    return in_one_step(name, options, x, node=f"{name.title()}Backward0")
+
+
+def _warn_of_freedom(name: str, input: Tensor, axes: tuple[int, ...], correction: Number) -> None:
+    shape = type_of(input).shape
+    if computes_at_once() and math.prod(shape[axis] for axis in axes) - correction <= 0:
+        warn(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
+            "(input numel divided by output numel).",
+            UserWarning,
+        )
 
 
 def _with_mean(first: Callable[..., Tensor], op: type[Op], doc: str) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -199,8 +216,11 @@ def _with_mean(first: Callable[..., Tensor], op: type[Op], doc: str) -> Callable
         _require_float(input, first.__name__)
 
         def compute() -> tuple[Tensor, Tensor]:
-            return first(input, dim, unbiased, keepdim, correction=correction), mean(input, dims, keepdim)
+            found = _spread_of(first.__name__, input, dims, is_unbiased, correction, keepdim)
+            return found, mean(input, dims, keepdim)
 
+        name = f"{first.__name__}_mean"
+        _warn_of_freedom(name, input, normalize_axes(dims, input.ndim, name), _correction(is_unbiased, correction))
         if type_of(input).dtype.is_complex or not type_of(input).shape:
             return compute()
         axes, less = normalize_axes(dims, input.ndim, first.__name__), _correction(is_unbiased, correction)
@@ -215,16 +235,28 @@ var_mean = _with_mean(var, VarMean, "(variance, mean).")
 std_mean = _with_mean(std, StdMean, "(standard deviation, mean).")
 
 
-@declared(out=True)
+@declared(out=Out(takes=(bool_, uint8)))
 def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether all elements along ``dim`` are true."""
+    """Whether all elements along ``dim`` are true; along no axis (an empty ``dim``), whether each is."""
+    if _is_no_axis(dim):
+        return _truth(input)
     return cast(ops.all(input, dim, keepdim), uint8 if type_of(input).dtype is uint8 else bool_)
 
 
-@declared(out=True)
+@declared(out=Out(takes=(bool_, uint8)))
 def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether any element along ``dim`` is true."""
+    """Whether any element along ``dim`` is true; along no axis (an empty ``dim``), whether each is."""
+    if _is_no_axis(dim):
+        return _truth(input)
     return cast(ops.any(input, dim, keepdim), uint8 if type_of(input).dtype is uint8 else bool_)
+
+
+def _is_no_axis(dim: Dims) -> bool:
+    return isinstance(dim, list | tuple) and not dim
+
+
+def _truth(x: Tensor) -> Tensor:
+    return cast(ne(x, 0), uint8 if type_of(x).dtype is uint8 else bool_)
 
 
 @declared()
@@ -253,7 +285,7 @@ def _extreme(name: str, function: Callable[..., Tensor], doc: str) -> Callable[.
         found = function(input, dim, keepdim)
         return no_view(found, input) if keepdim else found
 
-    return declared(out=True)(named(extreme, name, doc))
+    return declared(out=EXACT_OUT)(named(extreme, name, doc))
 
 
 amax = _extreme("amax", ops.amax, "Largest element over ``dim``; gradients are shared among equals.")
@@ -279,7 +311,7 @@ def _position(name: str, function: Callable[..., Tensor], which: str) -> Callabl
         return function(cast(input, int64) if t.dtype is bool_ else input, dim, keepdim)
 
     doc = f"Position of the {which} element along ``dim`` (in the flattened operand by default)."
-    return declared(out=True)(refuses("bool complex")(named(position, name, doc)))
+    return declared(out=EXACT_OUT)(refuses("bool complex")(named(position, name, doc)))
 
 
 argmax, argmin = _position("argmax", ops.argmax, "largest"), _position("argmin", ops.argmin, "smallest")
@@ -289,7 +321,7 @@ argmax, argmin = _position("argmax", ops.argmax, "largest"), _position("argmin",
 def max(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @overload
 def max(input: Tensor, dim: Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Tensor: ...
-@declared(out=True)
+@declared(out=EXACT_OUT)
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The largest element; with ``dim``, (values, indices) along it; with a second tensor, ``maximum``."""
     if dim is None and other is None:
@@ -303,7 +335,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
 def min(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @overload
 def min(input: Tensor, dim: Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Tensor: ...
-@declared(out=True)
+@declared(out=EXACT_OUT)
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The smallest element; with ``dim``, (values, indices) along it; with a second tensor, ``minimum``."""
     if dim is None and other is None:
@@ -323,8 +355,10 @@ def _max_or_min(input: Tensor, dim: Any, keepdim: bool, other: Tensor | None, wh
     if isinstance(dim, Tensor) or other is not None:
         return pair(input, dim if isinstance(dim, Tensor) else other)
     if dim is None:
-        require_some(type_of(input).size, what, _EMPTY, "usage")
+        require_some(type_of(input).size, what, _EMPTY_EXTREME, "usage")
         return extreme(input)
+    if type_of(input).ndim:
+        _refuse_empty(what, type_of(input).shape, (normalize_axis(dim, type_of(input).ndim, what),))
     index = position(input, dim, True)
     if type_of(input).ndim == 0:
         return ValuesIndices(input.clone(), index)
@@ -342,7 +376,7 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     return in_one_step("logsumexp", options, x, node="LogsumexpBackward0")
 
 
-@declared(out=True)
+@declared(out=EXACT_OUT)
 @in_full_precision_on_devices
 def norm(
     input: Tensor, p: Real | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
@@ -406,7 +440,7 @@ def _normalising(
         axis = normalize_axis(dim, type_of(x).ndim, name)
         return by_parts(kind(axis), x, lambda x: compute(x, axis), f"{kind.__name__}Backward0")
 
-    return declared(out=True)(in_full_precision_on_devices(named(normalise, name, doc)))
+    return declared(out=EXACT_OUT)(in_full_precision_on_devices(named(normalise, name, doc)))
 
 
 softmax = _normalising("softmax", ops.Softmax, ops.softmax, "Exponentials over their sum along ``dim``.")

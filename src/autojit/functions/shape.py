@@ -11,7 +11,7 @@ from autojit.core.device_array import is_concrete
 from autojit.core.dtypes import int64, result_type
 from autojit.core.errors import ArgumentError, ArgumentKindError, ShapeError, UsageError, tensors_expected
 from autojit.core.sizes import agree, as_extent, as_size, seems_equal
-from autojit.dispatch.declared import Out, declared
+from autojit.dispatch.declared import EXACT_OUT, Out, declared
 from autojit.dispatch.dispatch import apply
 from autojit.dispatch.kernels import in_one_step
 from autojit.dispatch.promotion import cast
@@ -133,7 +133,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 @declared()
 def ravel(input: Tensor) -> Tensor:
     """All elements in one axis."""
-    return reshape(input, -1)
+    return reshape(input.contiguous(), -1)
 
 
 @declared()
@@ -181,7 +181,9 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     """The shape that tensors of the given shapes broadcast to."""
     given = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
-    return Size(broadcast(*given) if given else ())
+    if any(n < 0 for shape in given for n in shape):
+        raise ShapeError("broadcast_shapes: Trying to create tensor with negative dimension", {"shapes": given})
+    return Size(broadcast(*given, op="broadcast_shapes") if given else ())
 
 
 @declared(function=False)
@@ -410,19 +412,19 @@ def meshgrid(*tensors: Tensors, indexing: str | None = None) -> tuple[Tensor, ..
     return tuple(grids)
 
 
-@declared(in_place="values", out=True)
+@declared(in_place="values", out=EXACT_OUT)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and below a diagonal, the rest 0."""
     return in_one_step("tril", (diagonal,), input, node="TrilBackward0")
 
 
-@declared(in_place="values", out=True)
+@declared(in_place="values", out=EXACT_OUT)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and above a diagonal, the rest 0."""
     return in_one_step("triu", (diagonal,), input, node="TriuBackward0")
 
 
-@declared(out=True)
+@declared(out=EXACT_OUT)
 @own_memory
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix, or the matrix with a given diagonal."""

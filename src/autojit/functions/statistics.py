@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy as np
 from autojit import ops
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType, bool_, int64
-from autojit.core.errors import ShapeError, UsageError
+from autojit.core.errors import ShapeError, UsageError, tensors_expected
 from autojit.core.sizes import seems_equal
-from autojit.dispatch.declared import Out, declared
+from autojit.dispatch.declared import EXACT_OUT, Out, declared
 from autojit.dispatch.dispatch import number
 from autojit.dispatch.promotion import Real, cast, together
 from autojit.dispatch.requirements import is_known, require
@@ -58,7 +59,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
 def median(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor: ...
 @overload
 def median(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
-@declared(out=True)
+@declared(out=EXACT_OUT)
 @refuses("bool complex")
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median; with ``dim``, (values, indices) along it."""
@@ -142,7 +143,10 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
 @declared(out=True)
 @refuses("bool int")
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements are in each of ``bins`` equal intervals of [min, max]; both 0 mean the range of the elements.
+    """How many elements are in each of ``bins`` equal intervals of [min, max]; equal ends mean those of the elements.
+
+    Raises:
+        RuntimeError: no bins, or a range that descends or is not finite.
 
     Example:
         >>> import autojit as aj
@@ -152,14 +156,23 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     x = reshape(input.detach(), -1)
     low: Any = min
     high: Any = max
-    if min == max == 0 and not seems_equal(type_of(x).size, 0):
-        low, high = x.min(), x.max()
-    elif min > max:
+    if min > max:
         raise UsageError("torch.histc: max must be larger than min")
+    if bins <= 0:
+        raise UsageError(f"torch.histc(): bins must be > 0, but got {bins}", {"input": input})
+    if min == max and not seems_equal(type_of(x).size, 0):
+        low, high = x.min(), x.max()
+    require_finite("histc: range", low, high)
     start, end = widened(low, high, 1)
     place = cast(clamp(floor(mul(div(sub(x, start), sub(end, start)), bins)), 0, bins - 1), int64)
     inside = logical_and(ge(x, start), le(x, end))
     return scatter_add(x.new_zeros((bins,)), 0, where(inside, place, 0), cast(inside, type_of(x).dtype))
+
+
+def require_finite(what: str, low: Any, high: Any) -> None:
+    """UsageError for a range without an end; what a step computes is not asked."""
+    if state.trace is None and not all(isfinite(float(end)) for end in (low, high)):
+        raise UsageError(f"torch.{what} of [{float(low):g}, {float(high):g}] is not finite")
 
 
 def widened(low: Any, high: Any, by: float) -> tuple[Any, Any]:
@@ -173,6 +186,9 @@ def widened(low: Any, high: Any, by: float) -> tuple[Any, Any]:
 @declared(method=False, out=True)
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Operands side by side: vectors as columns, matrices as they are."""
+    given: object = tensors
+    if isinstance(given, Tensor):
+        raise tensors_expected("column_stack")
     return cat([reshape(t, (-1, 1)) if type_of(t).ndim < 2 else t for t in tensors], 1)
 
 

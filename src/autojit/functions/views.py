@@ -22,6 +22,7 @@ from autojit.dispatch.promotion import as_operand
 from autojit.dispatch.view_memo import remembered
 from autojit.dispatch.view_nodes import one_node, restrided_node, several_views
 from autojit.functions.comparison import where
+from autojit.functions.cuts import cuts_of
 from autojit.functions.elementwise import clone
 from autojit.functions.shape import Sizes, reshape
 from autojit.history.op_node import rename_node
@@ -338,9 +339,7 @@ def tensor_split(
         cuts = [None, *(place.item() for place in wanted.unbind()), None]
         index = (slice(None),) * normalize_axis(dim, type_of(input).ndim, "tensor_split")
         return tuple(input[(*index, slice(start, stop))] for start, stop in pairwise(cuts))
-    if isinstance(wanted, Tensor):
-        wanted = wanted.tolist()
-    pieces = ops.tensor_split(input, wanted, dim)
+    pieces = ops.tensor_split(input, cuts_of(wanted) if isinstance(wanted, Tensor) else wanted, dim)
     return tuple(piece if piece is not input else view(input, type_of(input).shape) for piece in pieces)
 
 

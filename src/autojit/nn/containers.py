@@ -11,7 +11,7 @@ from typing import Any, Self, cast, overload
 from autojit.core.counted_dict import CountedDict
 from autojit.core.user_warnings import warn
 from autojit.nn.module import Module, _addindent
-from autojit.nn.parameter import Parameter
+from autojit.nn.parameter import Parameter, named_pairs
 from autojit.tensor import Tensor
 
 __all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
@@ -421,7 +421,10 @@ class ParameterDict(Module):
 
     def update(self, parameters: Any) -> None:
         """Add the values of a mapping or of (key, value) pairs."""
-        pairs = parameters.items() if hasattr(type(parameters), "items") else parameters
+        if isinstance(parameters, OrderedDict | ParameterDict) or not isinstance(parameters, Mapping):
+            pairs = parameters.items() if hasattr(type(parameters), "items") else named_pairs(parameters)
+        else:
+            pairs = sorted(parameters.items())  # as in torch, from when dicts had no order
         for key, value in pairs:
             self[key] = value
 

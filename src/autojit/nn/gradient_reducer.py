@@ -1,13 +1,15 @@
 """Averages gradients over the ranks while the backward pass runs: bucket by bucket, in one order on all ranks.
 
-A parameter is ready when its gradient has been added to ``.grad``. A bucket is reduced when all of its parameters are
-ready and all buckets before it are done, so every rank makes the same calls in the same order, whatever order its own
-backward pass has. In a captured step these calls become ops of the step, by the very same code.
+A parameter is ready when its gradient has been added to ``.grad``. The sum of a bucket is begun when all of its
+parameters are ready and those of all buckets before it have been begun, so every rank makes the same calls in the same
+order, whatever order its own backward pass has. All are waited for at the end of the backward pass. In a captured step
+these calls become ops of the step, by the very same code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import autojit as aj
@@ -17,6 +19,7 @@ from autojit.core.layout import strided
 from autojit.distributed.buckets import FIRST_BUCKET_MB, GradBucket, assigned, flattened, taken_apart
 from autojit.distributed.collectives import all_reduce
 from autojit.distributed.groups import ProcessGroup
+from autojit.distributed.work import Work
 from autojit.jit.pytree import flatten
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
@@ -59,6 +62,7 @@ class Reducer:
         self.left: set[int] = set()
         self.unused: set[int] = set()
         self.next = 0
+        self.begun: list[tuple[int, Any]] = []  # buckets that are being combined, and what to wait for
         self.handles = [
             p.register_post_accumulate_grad_hook(self._hook_of(place)) for place, p in enumerate(self.parameters)
         ]
@@ -92,6 +96,10 @@ class Reducer:
     def _restart(self) -> None:
         self.is_expected, self.has_begun = True, False
         self.left, self.next = set(range(len(self.parameters))), 0
+        begun, self.begun = self.begun, []
+        if self.trace is state.trace is None:  # of a pass that was given up: their memory is in use
+            for _, made in begun:
+                _waited(made)
 
     def skip(self) -> None:
         """The backward pass of the present forward pass is this rank's own."""
@@ -123,18 +131,37 @@ class Reducer:
         while self.next < len(self.buckets) and self.left.isdisjoint(self.buckets[self.next]):
             number = self.next
             self.next += 1
-            is_last = self.next == len(self.buckets)
-            with no_grad(), self.group.for_purpose(f"bucket {number} of DistributedDataParallel"):
-                self._reduce(number, is_last)
+            with self._for_bucket(number):
+                self._begin(number, [self._gradient(self.parameters[k]) for k in self.buckets[number]])
         if self.next == len(self.buckets):
+            begun, self.begun = self.begun, []
+            for number, made in begun:
+                with self._for_bucket(number):
+                    self._finish(number, _waited(made))
             self.is_expected, self.divisor = False, self.group.size()
             self.was_captured = self.was_captured and state.trace is not self.trace
 
-    def _reduce(self, number: int, is_last: bool) -> None:
+    @contextmanager
+    def _for_bucket(self, number: int, more: str = "") -> Iterator[None]:
+        with no_grad(), self.group.for_purpose(f"bucket {number} of DistributedDataParallel{more}"):
+            yield
+
+    def _begin(self, number: int, gradients: Sequence[Tensor]) -> None:
+        """Begin to combine what this rank has of a bucket."""
+        parameters = [self.parameters[k] for k in self.buckets[number]]
+        vector = flattened(gradients)
+        if self.hook is None:
+            vector = vector / self.divisor  # before the sum, as torch, so that halves do not overflow
+            made: Any = all_reduce(vector, group=self.group, async_op=True)
+        else:
+            is_last = number == len(self.buckets) - 1
+            made = self.hook[1](self.hook[0], GradBucket(number, vector, parameters, is_last))
+        self.begun.append((number, made))
+
+    def _finish(self, number: int, vector: Tensor) -> None:
+        """Give the parameters of a bucket what all ranks have combined."""
         bucket = self.buckets[number]
         parameters = [self.parameters[k] for k in bucket]
-        vector = flattened([self._gradient(p) for p in parameters])
-        vector = self._combined(GradBucket(number, vector, parameters, is_last))
         is_used = self._used_anywhere(bucket) if self.finds_unused else [True] * len(bucket)
         for p, average, used in zip(parameters, taken_apart(vector, parameters), is_used, strict=True):
             if not used:
@@ -154,31 +181,33 @@ class Reducer:
             )
         return p.grad
 
-    def _combined(self, bucket: GradBucket) -> Tensor:
-        if self.hook is None:
-            vector: Tensor = bucket.buffer() / self.divisor  # before the sum, as torch, so that halves do not overflow
-            all_reduce(vector, group=self.group)
-            return vector
-        made = self.hook[1](self.hook[0], bucket)
-        made = made.wait() if hasattr(made, "wait") else made
-        found: Tensor = made[0] if isinstance(made, list | tuple) else made
-        return found
-
     def follow(self) -> None:
         """Make the calls of other ranks' backward pass, without a part in the averages."""
         for number, bucket in enumerate(self.buckets):
-            parameters = [self.parameters[k] for k in bucket]
-            with no_grad(), self.group.for_purpose(f"bucket {number} of DistributedDataParallel, without a batch"):
-                nothing = flattened([aj.zeros_like(p) for p in parameters])
-                self._combined(GradBucket(number, nothing, parameters, number == len(self.buckets) - 1))
+            with self._for_bucket(number, ", without a batch"):
+                self._begin(number, [aj.zeros_like(self.parameters[k]) for k in bucket])
+        begun, self.begun = self.begun, []
+        for number, made in begun:
+            with self._for_bucket(number, ", without a batch"):
+                _waited(made)
                 if self.finds_unused:
-                    self._used_anywhere([], len(bucket))
+                    self._used_anywhere([], len(self.buckets[number]))
 
     def _used_anywhere(self, bucket: Sequence[int], unused: int = 0) -> list[bool]:
         is_used = [k not in self.unused for k in bucket] + [False] * unused
         used = aj.tensor(is_used, dtype=aj.int32, device=self.parameters[0].device)
         all_reduce(used, "max", self.group)
         return [bool(flag) for flag in used.tolist()]
+
+
+def _waited(made: Any) -> Tensor:
+    """The vector that a hook gives, at once or in the future, or that a collective fills."""
+    if isinstance(made, Work):
+        made.wait()
+        made = made.result()
+    made = made.wait() if hasattr(made, "wait") else made
+    found: Tensor = made[0] if isinstance(made, list | tuple) else made
+    return found
 
 
 def _leaves_behind(tensors: Sequence[Tensor]) -> Iterator[Tensor]:

@@ -20,7 +20,7 @@ from autojit.nn.calls_in_steps import call_in_step, note_module
 from autojit.nn.conversion import ConversionMixin
 from autojit.nn.hooks import HOOK_KINDS, HookMixin, registered
 from autojit.nn.notebook import NotebookMixin
-from autojit.nn.parameter import Buffer, Parameter
+from autojit.nn.parameter import Buffer, Parameter, register_as_told
 from autojit.nn.state_dict import StateDictMixin
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch, state
@@ -152,7 +152,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
             self.register_module(name, value)
         elif isinstance(value, Buffer):
             self._forget(name, keep="_buffers", what="buffers")
-            self.register_buffer(name, value, value.persistent)
+            register_as_told(self, name, value)
         elif not self._replaces_member(name, value):
             old = self.__dict__.get(name, _ABSENT)
             object.__setattr__(self, name, value)

@@ -6,7 +6,8 @@ The memory of an uninitialised tensor is out of reach: reading ``_array``, as ev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from inspect import signature
 from typing import Any, ClassVar, NoReturn
 
 import autojit as aj
@@ -15,6 +16,19 @@ from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import array_type, wrap
+
+
+def named_pairs(given: Any) -> list[tuple[str, Any]]:
+    """The names and values of a sequence of pairs; TypeError or ValueError for what is none, as in torch."""
+    if not isinstance(given, Iterable):
+        raise TypeError(f"ParametersDict.update should be called with an iterable, but got {type(given).__name__}")
+    pairs = list(given)
+    for k, pair in enumerate(pairs):
+        if not isinstance(pair, Iterable):
+            raise TypeError(f"ParameterDict update sequence element #{k} should be Iterable; is {type(pair).__name__}")
+        if len(pair) != 2:
+            raise ValueError(f"ParameterDict update sequence element #{k} has length {len(pair)}; 2 is required")
+    return pairs
 
 
 class Parameter(Tensor):
@@ -240,3 +254,20 @@ def is_lazy(param: Any) -> bool:
         True
     """
     return isinstance(param, UninitializedTensorMixin)
+
+
+def register_as_told(module: Any, name: str, buffer: Buffer) -> None:
+    """Call ``register_buffer``, which a subclass may have without ``persistent``: from when there was none.
+
+    Raises:
+        RuntimeError: it has not, and the buffer is not persistent.
+    """
+    if "persistent" in signature(module.register_buffer).parameters:
+        module.register_buffer(name, buffer, buffer.persistent)
+    elif buffer.persistent:
+        module.register_buffer(name, buffer)
+    else:
+        raise RuntimeError(
+            "Registering a non-persistent buffer on a Module subclass that implements register_buffer() without the "
+            "persistent argument is not allowed."
+        )

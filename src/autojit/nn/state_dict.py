@@ -106,8 +106,8 @@ class StateDictMixin:
             if buffer is not None and name not in self._non_persistent_buffers_set:
                 yield name, buffer
 
-    def _has_extra_state(self) -> bool:
-        return type(self).get_extra_state is not StateDictMixin.get_extra_state
+    def _has_extra_state(self, method: str = "get_extra_state") -> bool:
+        return getattr(type(self), method) is not getattr(StateDictMixin, method)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         for name, parameter in self._parameters.items():
@@ -183,7 +183,7 @@ class StateDictMixin:
         unexpected_keys.extend(self._unexpected(state_dict, prefix, own))
 
     def _load_extra_state(self, state_dict: Mapping[str, Any], prefix: str, missing_keys: list[str]) -> None:
-        if not self._has_extra_state():
+        if not self._has_extra_state("set_extra_state"):
             return
         key = prefix + _EXTRA_STATE
         if key in state_dict:
@@ -197,7 +197,7 @@ class StateDictMixin:
                 continue
             name, _, rest = key[len(prefix) :].partition(".")
             if name == _EXTRA_STATE:
-                is_known = self._has_extra_state()
+                is_known = self._has_extra_state("set_extra_state")
             elif rest:
                 is_known = name in self._modules
             else:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
+from itertools import pairwise
 from types import FunctionType
 from typing import Any, ClassVar
 
@@ -53,7 +54,8 @@ def normalize_axes(axes: Axes, ndim: int, op: str = "op") -> tuple[int, ...]:
     given = (axes,) if isinstance(axes, int) else tuple(axes)
     found = tuple(sorted(normalize_axis(a, ndim, op) for a in given))
     if len(set(found)) != len(found):
-        raise ShapeError(f"{op}: an axis appears twice in {given}")
+        twice = next(a for a, b in pairwise(found) if a == b)
+        raise ShapeError(f"dim {twice} appears multiple times in the list of dims", {"dims": list(given), "op": op})
     return () if ndim == 0 else found
 
 

@@ -15,6 +15,10 @@ at once, which have the ranks as their first axis: the meaning that tests compar
 A collective is an effect: passes keep it where it is, run it once, and let it wait for the one before (`Op.calls_out`).
 What computes values again (derivatives of a captured function) does so on every rank alike; such a repeated collective
 (``again``) is left out where nothing reads it.
+
+What a step has to compute anyway may run while ranks exchange: a collective can be *begun*, and its result be had from
+`Wait`. Nothing else may read what it gives before; `passes.begun_collectives` sees to that. Without a group's own
+functions it is done when it is begun, which is the meaning of the pair: the collective, then the identity.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from autojit.core.communicator import Combination
+from autojit.core.communicator import Combination, Manner
 from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError
 from autojit.core.records import record
@@ -43,7 +47,7 @@ from autojit.ops.shape import reshape
 from autojit.ops.sources import iota, zeros_like
 
 __all__ = [
-    "AllGather", "AllReduce", "AllToAll", "Broadcast", "Collective", "Owner", "ReduceScatter", "SendRecv",
+    "AllGather", "AllReduce", "AllToAll", "Broadcast", "Collective", "Owner", "ReduceScatter", "SendRecv", "Wait",
 ]  # fmt: skip
 
 COMBINATIONS: tuple[Combination, ...] = ("sum", "prod", "max", "min")
@@ -53,6 +57,7 @@ class Collective(OfGroup, Structured, abstract=True):
     """An op that communicates. ``again``: it computes a value a second time, for a derivative."""
 
     calls_out: ClassVar[bool] = True
+    takes_varying: ClassVar[bool] = True
     again: bool
 
     @property
@@ -73,7 +78,7 @@ class Collective(OfGroup, Structured, abstract=True):
         return self._as(again=True)
 
     def parameters(self) -> tuple[tuple[str, object], ...]:
-        return tuple([p for p in super().parameters() if p != ("again", False)])
+        return tuple([p for p in super().parameters() if p not in (("again", False), ("manner", "at once"))])
 
     def may_fail(self, *types: TensorType) -> bool:
         return True
@@ -103,9 +108,14 @@ class AllReduce(Collective):
     combine: Combination
     is_replicated: bool
     again: bool = False
+    manner: Manner = "at once"
 
     def varies(self, is_varying: bool) -> bool:
         return not self.is_replicated
+
+    def ended(self) -> AllReduce:
+        """The same where nothing is between its beginning and its end."""
+        return replace(self, manner="begun and ended") if self.manner == "begun" else self
 
     def result_type(self, x: TensorType) -> TensorType:
         if self.combine not in COMBINATIONS:
@@ -115,7 +125,7 @@ class AllReduce(Collective):
         return x
 
     def eager(self, x: Ndarray) -> Ndarray:
-        return reduced(self.ranks, x, self.combine)
+        return reduced(self.ranks, x, self.combine, is_begun=self.manner != "at once")
 
     def stacked(self, x: Any) -> Stacked:
         total = folded(x, self.combine)
@@ -136,6 +146,9 @@ class AllReduce(Collective):
         (x,), (x_dot,) = primals, tangents
         return None if x_dot is None else self.summed(self._scaled(x, x_dot))
 
+    def each(self, x: Any) -> Any:
+        return bind(self.ended(), x)
+
     def _scaled(self, x: O, of: O, is_adjoint: bool = False) -> O:
         """The derivative of the result by this rank's operand, times ``of``."""
         if self.combine == "sum":
@@ -151,6 +164,39 @@ class AllReduce(Collective):
         parts = bind(AllGather(self.group, self.size, False), x)
         is_own = eq(iota(parts, parts.spec.shape, 0), own_rank(x, self.group, self.size))
         return prod(where(is_own, 1, parts), (0,))
+
+
+@record
+class Wait(Collective):
+    """The result of a collective that was begun: ``(s, t) -> s``, of what it gave and its operand.
+
+    The operand is read until then. Ranks that call functions of Python's have the result already.
+    """
+
+    may_overwrite: ClassVar[bool] = True
+    takes_varying: ClassVar[bool] = False
+    group: str
+    size: int
+    is_replicated: bool
+    again: bool = False
+
+    def varies(self, is_varying: bool) -> bool:
+        return not self.is_replicated
+
+    def result_type(self, x: TensorType, operand: TensorType) -> TensorType:
+        return x
+
+    def eager(self, x: Ndarray, operand: Ndarray) -> Ndarray:
+        return x.copy()
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return args[0]  # a batch of collectives is done when it is begun
+
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
+        return y_bar, None
+
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
+        return tangents[0]  # which the rule of the collective has to the end
 
 
 @record

@@ -40,6 +40,11 @@ class Concatenate(Structured):
         for k, other in enumerate(types):
             if other.dtype is not first.dtype:
                 raise DTypeError("cat: operands differ in dtype", {"first": first, f"operand {k}": other})
+            if other.ndim != first.ndim:
+                raise ShapeError(
+                    f"Tensors must have same number of dimensions: got {first.ndim} and {other.ndim}",
+                    {"first": first, f"operand {k}": other},
+                )
             if not agree_on(other.drop((self.axis,)).shape, first.drop((self.axis,)).shape):
                 raise ShapeError(
                     f"Sizes of tensors must match except in dimension {self.axis}",
@@ -161,13 +166,18 @@ def moveaxis(x: O, source: int | Sequence[int], destination: int | Sequence[int]
     ndim = x.spec.ndim
     origins = [source] if isinstance(source, int) else list(source)
     targets = [destination] if isinstance(destination, int) else list(destination)
+    if len(origins) != len(targets):
+        raise ShapeError(
+            f"movedim: Invalid source or destination dims: source ({origins} dims) should contain the same number of "
+            f"dims as destination ({targets} dims)",
+            {"x": x},
+        )
+    moved = [("source", origins), ("destination", targets)]
     origins = [normalize_axis(a, ndim, "movedim") for a in origins]
     targets = [normalize_axis(a, ndim, "movedim") for a in targets]
-    if len(origins) != len(targets) or len(set(origins)) < len(origins) or len(set(targets)) < len(targets):
-        raise ShapeError(
-            "movedim: Invalid source or destination dims: repeated or unpaired axes",
-            {"source": source, "destination": destination},
-        )
+    for (what, given), axes in zip(moved, (origins, targets), strict=True):
+        if len(set(axes)) < len(axes):
+            raise ShapeError(f"movedim: repeated dim in `{what}` ({given})", {"x": x})
     order = [a for a in range(ndim) if a not in origins]
     for target, origin in sorted(zip(targets, origins, strict=True)):
         order.insert(target, origin)

@@ -40,6 +40,7 @@ class OfGroup:
     """
 
     of_ranks: ClassVar[bool] = True
+    takes_varying: ClassVar[bool] = False  # a replicated operand enters by `pvary`
     group: str
     size: int
 

@@ -135,7 +135,9 @@ class Unfold(View):
 
     def result_type(self, x: TensorType) -> TensorType:
         extent = x.shape[self.axis] if x.ndim else 1
-        if not 0 <= self.size <= extent:
+        if self.size < 0:
+            raise ShapeError(f"size is {self.size} but must be >= 0", {"x": x})
+        if self.size > extent:
             raise ShapeError(
                 f"maximum size for tensor at dimension {self.axis} is {extent} but size is {self.size}", {"x": x}
             )

@@ -13,6 +13,7 @@ from autojit.core.machine import Machine
 from autojit.ir.graph import Graph
 from autojit.ir.verifier import verify
 from autojit.passes.accumulate import accumulate_products
+from autojit.passes.begun_collectives import end_unawaited
 from autojit.passes.body_devices import settle_devices
 from autojit.passes.common_subexpressions import eliminate_common_subexpressions
 from autojit.passes.constants import fold_constants
@@ -50,6 +51,7 @@ PASSES: tuple[Pass | MachinePass, ...] = (
     split_folds,
     eliminate_dead_code,
     settle_devices,
+    end_unawaited,
 )
 NEEDED: tuple[Pass | MachinePass, ...] = (
     take_given_sizes,
@@ -57,6 +59,7 @@ NEEDED: tuple[Pass | MachinePass, ...] = (
     fill_empty,
     expand,
     eliminate_dead_code,
+    end_unawaited,
 )  # to be lowered at all
 FOR_MACHINES: frozenset[Pass | MachinePass] = frozenset(
     (expand, join_products, loosen_narrow_products, accumulate_products, settle_devices, split_folds)

@@ -15,6 +15,7 @@ from autojit.codegen.cpu.plan.records import INTERRUPTED
 from autojit.codegen.kernel_function import ACCESS_SITE, FAILURE_SITE
 from autojit.codegen.lowered import Reporter
 from autojit.core.errors import AutojitError, CompileError, IndexOutOfRangeError
+from autojit.runtime.group_words import settle
 from autojit.runtime.interrupts import ERROR_WORDS, EXCEPTION_WORDS, raise_again
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Failures:
         """Raise what the last call met: a bad index, an access outside a buffer (when checked), an op's own error."""
         word, position, *exception = (int(w) for w in self._words)
         self._words[:] = 0
+        settle()
         if any(exception):
             raise_again(exception)
         if self._raised:

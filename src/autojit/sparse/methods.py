@@ -52,5 +52,12 @@ def sparse_mask(self: SparseTensor, mask: Tensor) -> Tensor:
     return masked(self, mask)
 
 
-for _method in (_part_of, _from_part, coalesce, to_dense, to_sparse, to_sparse_csr, sparse_mask):
+def _coalesced_(self: SparseTensor, coalesced: bool) -> SparseTensor:
+    """The tensor, which from now on counts as one whose places are in order and there once, or not."""
+    self._require_coo("_coalesced_")
+    self._is_coalesced = bool(coalesced)
+    return self
+
+
+for _method in (_part_of, _from_part, _coalesced_, coalesce, to_dense, to_sparse, to_sparse_csr, sparse_mask):
     setattr(SparseTensor, _method.__name__, _method)

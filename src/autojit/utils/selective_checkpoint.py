@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from autojit.core.errors import UsageError
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.dispatch.dispatch import apply
 from autojit.dispatch.inplace import replace
 from autojit.history.recording import record, wants_grad
@@ -141,6 +141,12 @@ class _Taking(_Run):
 
 def _of_list(chosen: Sequence[Any]) -> Callable[..., CheckpointPolicy]:
     """The policy that keeps results of these ops: names, functions of that name, or classes of ops."""
+    for each in chosen:
+        if not isinstance(each, str) and not callable(each):
+            raise ArgumentError(
+                f"Expected op in `op_list` to be an OpOverload, a name or a function, but got: {each!r} of type "
+                f"{type(each).__name__} instead."
+            )
     names = {each if isinstance(each, str) else getattr(each, "name", None) or each.__name__ for each in chosen}
 
     def policy(context: SelectiveCheckpointContext, op: Any, *operands: Any) -> CheckpointPolicy:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autojit.autograd.profiler.events import NODE_SCOPE
+from autojit.autograd.profiler.observer import ENGINE
 
 FLOW_NAME = "forward-backward"
 
@@ -70,8 +71,8 @@ def _pairs(events: Iterable[Any]) -> list[tuple[Any, Any]]:
     for event in events:
         if event.sequence_nr < 0:
             continue
-        if event.scope != NODE_SCOPE:
+        if event.scope != NODE_SCOPE and event.metadata.get("kind") != ENGINE:
             forward[event.sequence_nr] = event
-        elif event.sequence_nr in forward:
+        elif event.scope == NODE_SCOPE and event.sequence_nr in forward:
             found.append((forward[event.sequence_nr], event))
     return found

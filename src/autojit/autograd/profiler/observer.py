@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from autojit.autograd.profiler.recorder import Recorder
 
 OP, NODE, USER, STEP, KERNEL = "cpu_op", "derivative", "user_annotation", "compiled_step", "kernel"
+ENGINE = "engine"
+OPS = "aten::"
+"""Before the names of ops, as torch has it."""
+_OWN = frozenset({"compiled_call", "random_bits"})  # ops that torch has none of
 NO_NUMBER = -1
 
 
@@ -46,6 +50,7 @@ class Observer:
         self.sink = sink
         self.what = what
         self.context: Context = state.quiet
+        self._inside: Callable[..., Any] | None = None
 
     def install(self) -> None:
         """Begin to observe this thread.
@@ -114,7 +119,7 @@ class Observer:
     def made(self, node: Node) -> None:
         """A node was made by no op of its own (for views and writes into memory): a row without duration tells."""
         if state.trace is None:
-            self.sink.push(forward_name(node.name()), OP, node.sequence)
+            self.sink.push(OPS + forward_name(node.name()), OP, node.sequence)
             self.sink.pop()
 
     def node(self, node: Node, grads: Sequence[Any], function: Callable[..., Any], *arguments: Any) -> Any:
@@ -123,7 +128,24 @@ class Observer:
             return function(*arguments)
         number = NO_NUMBER if node.sequence == LAST else node.sequence
         places = () if node.source is UNKNOWN else (node.source,)
-        return self._told(function, arguments, type(node).__name__, NODE, number, grads, places)
+        name = type(node).__name__
+        name = f"torch::autograd::{name}" if name == "AccumulateGrad" else name
+        if not self.sink.tells_engine:
+            return self._told(function, arguments, name, NODE, number, grads, places)
+        self.sink.push(f"autograd::engine::evaluate_function: {name}", ENGINE, number)
+        try:
+            return self._told(function, arguments, name, NODE, number, grads, places)
+        finally:
+            self.sink.pop()
+
+    def whole(self, function: Callable[..., Any], *operands: Any) -> tuple[Any] | None:
+        """What a function of several ops gives, in a row of its own above theirs; None: it is being called here."""
+        if state.trace is not None or self._inside is function:
+            self._inside = None
+            return None
+        self._inside = function
+        number = next_number() if state.grad_enabled else NO_NUMBER
+        return (self._told(function, operands, f"{OPS}{function.__name__}", OP, number, operands),)
 
     def kernel(self, row: KernelRow, function: Callable[..., Any], *arguments: Any) -> None:
         """A kernel of a compiled step runs."""
@@ -144,9 +166,9 @@ def torch_name(op_name: str) -> str:
 
     Example:
         >>> torch_name("square"), torch_name("mul")
-        ('pow', 'mul')
+        ('aten::pow', 'aten::mul')
     """
-    return forward_name(backward_name(op_name))
+    return op_name if op_name in _OWN else OPS + forward_name(backward_name(op_name))
 
 
 def forward_name(name: str) -> str:
@@ -157,7 +179,9 @@ def forward_name(name: str) -> str:
 
 _names: dict[Any, str] = {}
 _known = 0
-_WRITING: dict[Any, str] = {np.copyto: "copy_", write_array: "copy_", np.full: "full"}
+_WRITING: dict[Any, str] = {
+    np.copyto: f"{OPS}copy_", write_array: f"{OPS}copy_", np.full: f"{OPS}full",
+}  # fmt: skip
 
 
 def op_name(function: Any, arguments: Sequence[Any]) -> str | None:
@@ -166,8 +190,8 @@ def op_name(function: Any, arguments: Sequence[Any]) -> str | None:
     if kind is MethodType:
         owner = function.__self__
         if type(owner) is Cast and arguments[0].dtype == owner.dtype.numpy:
-            return "clone"  # a conversion to the dtype that is there already
-        return torch_name(owner.name) if isinstance(owner, Op) else None
+            return f"{OPS}clone"  # a conversion to the dtype that is there already
+        return torch_name(getattr(owner, "composite", owner.name)) if isinstance(owner, Op) else None
     name = _names.get(function)
     if name is None and len(Op.registry) != _known:
         _learn_names()

@@ -55,7 +55,7 @@ class profile(ObservedBlock):
         >>> with aj.autograd.profiler.profile() as prof:
         ...     y = x * 2
         ...     y.backward()
-        >>> {"mul", "GraphRoot", "MulBackward0", "AccumulateGrad"} <= {event.name for event in prof.function_events}
+        >>> {"aten::mul", "GraphRoot", "MulBackward0"} <= {event.name for event in prof.function_events}
         True
     """
 

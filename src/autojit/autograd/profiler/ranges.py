@@ -30,6 +30,8 @@ class RangeLibrary(Protocol):
 class Ranges:
     """Opens a range per call."""
 
+    tells_engine = False
+
     def __init__(self, library: RangeLibrary, record_shapes: bool) -> None:
         self.library = library
         self.record_shapes = record_shapes

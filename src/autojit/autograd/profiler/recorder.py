@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.autograd.profiler.event_list import EventList
 from autojit.autograd.profiler.events import NODE_SCOPE, USER_SCOPE, FunctionEvent
-from autojit.autograd.profiler.observer import KERNEL, NODE, OP, USER, is_recordable, op_name
+from autojit.autograd.profiler.observer import ENGINE, KERNEL, NODE, OP, OPS, USER, is_recordable, op_name
 from autojit.core.records import record
 from autojit.core.source import SourceLocation, is_own
 from autojit.tensor.node import next_number
@@ -57,6 +57,8 @@ class Row:
 
 class Recorder:
     """Notes rows, whose calls are nested properly; ``events`` makes an EventList of them."""
+
+    tells_engine = True
 
     def __init__(self, options: Options, clock: EventClock | None) -> None:
         self.options = options
@@ -152,7 +154,7 @@ class Recorder:
             thread=1,
             start_us=(row.start_ns - self.origin_ns) / 1e3,
             end_us=(row.end_ns - self.origin_ns) / 1e3,
-            fwd_thread=1 if row.kind == NODE else None,
+            fwd_thread=int(row.kind in (NODE, ENGINE) and row.number >= 0),
             input_shapes=row.shapes if self.options.shapes else (),
             stack=[
                 p if isinstance(p, str) else f"{os.path.basename(p.file)}({p.line}): {p.function}" for p in row.places
@@ -182,7 +184,9 @@ def owned_bytes(result: Any) -> int:
 
 def flops_of(name: str, shapes: Sequence[Shape]) -> int | None:
     """Floating-point operations of a product or of arithmetic per element; None for other ops."""
-    if name in ("mm", "matmul_add") and len(shapes) > 1 and len(shapes[0]) > 1 and len(shapes[1]) > 1:
+    name = name.removeprefix(OPS)
+    shapes = shapes[1:] if name == "addmm" else shapes
+    if name in ("mm", "addmm", "matmul_add") and len(shapes) > 1 and len(shapes[0]) > 1 and len(shapes[1]) > 1:
         (*batch, m, k), (*other, _, n) = shapes[0], shapes[1]
         return 2 * m * n * k * max(math.prod(batch), math.prod(other))
     if name in ("add", "sub", "mul", "div") and shapes:

@@ -19,6 +19,7 @@ from autojit.ops.collectives import (
     Owner,
     ReduceScatter,
     SendRecv,
+    Wait,
 )
 from autojit.ops.rank_arithmetic import combined_as
 from autojit.ops.ranks import Rank
@@ -31,7 +32,9 @@ _MOVES = {
     AllToAll: "aj_all_to_all",
     Broadcast: "aj_broadcast",
     SendRecv: "aj_send_recv",
+    Wait: "aj_wait",
 }
+_REDUCES = {"at once": "aj_all_reduce", "begun": "aj_all_reduce_begun", "begun and ended": "aj_all_reduce_ended"}
 
 
 def collective_entry(kernel: StructuredKernel, shared: Shared) -> Entry | None:
@@ -78,7 +81,9 @@ def _reduction(op: AllReduce | ReduceScatter | Owner, kernel: StructuredKernel) 
         return None
     body = "aj_owner" if isinstance(op, Owner) else "aj_reduce_scatter"
     if isinstance(op, AllReduce):
-        body = "aj_all_reduce_extreme" if is_extreme else "aj_all_reduce"
+        if is_extreme and op.manner != "at once":
+            return None  # its keys cannot be turned back where it is begun
+        body = "aj_all_reduce_extreme" if is_extreme else _REDUCES[op.manner]
     shape = x.shape[1:] if isinstance(op, ReduceScatter) else x.shape
     how = combined_as(x.dtype.numpy, combine)
     return (f"{body}_{x.dtype.short}" if is_extreme else body), {

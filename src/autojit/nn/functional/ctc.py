@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, ShapeError
+from autojit.core.errors import ArgumentError, DTypeError, ShapeError
 from autojit.dispatch.kernels import in_one_step
 from autojit.dispatch.requirements import require
 from autojit.functions.autocast import in_full_precision
@@ -80,6 +80,8 @@ def ctc_loss(
 
 
 def _lengths(given: Tensor | Sequence[int], batch: int, like: Tensor) -> Tensor:
+    if isinstance(given, Tensor) and given.dtype.category != 1:
+        raise DTypeError("input_lengths and target_lengths must be integral", {"lengths": given})
     if not isinstance(given, Tensor):
         numbers = [int(n) for n in given]
         if type(like._array) is np.ndarray and computes_at_once():

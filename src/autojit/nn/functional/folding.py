@@ -93,7 +93,12 @@ def fold(
             "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
             f"input.size(1)={input.shape[-2]} and kernel_size={(rows.size, columns.size)}."
         )
-    if min(rows.count, columns.count) < 1 or input.shape[-1] != rows.count * columns.count:
+    if min(rows.count, columns.count) < 1:
+        raise ShapeError(
+            f"Given output_size={size}, {_described(blocks)}, calculated shape of the array of sliding blocks as "
+            f"({rows.count}, {columns.count}), which is too small (non-positive)."
+        )
+    if input.shape[-1] != rows.count * columns.count:
         raise ShapeError(
             f"Given output_size={size}, {_described(blocks)}, expected size of input's dimension 2 to match the "
             f"calculated number of sliding blocks {rows.count} * {columns.count} = {rows.count * columns.count}, but "

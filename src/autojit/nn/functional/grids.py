@@ -67,6 +67,12 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     if min(size) <= 0:
         raise ArgumentError(f"Expected non-zero, positive output size. Got {tuple(size)}")
     extents = size[2:]
+    if aligned and 1 in extents:
+        warn(
+            "Since version 1.3.0, affine_grid behavior has changed for unit-size grids with align_corners=True: the "
+            "only sample of an axis is at its middle. See the documentation of affine_grid for details.",
+            UserWarning,
+        )
     columns = []
     for k, n in enumerate(reversed(extents)):
         line = _positions(n, theta, aligned).reshape(*[1] * (axes - 1 - k), n, *[1] * k)
@@ -143,7 +149,7 @@ def grid_sample(
     for k, n in enumerate(extents):
         place = _unnormalized(grid[..., axes - 1 - k], n, aligned)
         taps.append(_taps(place, n, mode, padding_mode, aligned))
-    flat = input.reshape(*input.shape[:2], -1)
+    flat = input.reshape(*input.shape[:2], prod(extents))
     total: Tensor | None = None
     for corner in product(*taps):
         term = _look_up(flat, [place for place, _ in corner], extents)
@@ -164,16 +170,16 @@ def _check(input: Tensor, grid: Tensor, mode: str) -> None:
             f"grid_sampler(): expected input and grid to have same dtype, but input has {input.dtype} and grid has "
             f"{grid.dtype}"
         )
-    if input.ndim not in (4, 5) or input.ndim != grid.ndim:
-        raise ShapeError(
-            f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got {shown}"
-        )
     if input.shape[0] != grid.shape[0]:
         raise ShapeError(f"grid_sampler(): expected grid and input to have same batch size, but got {shown}")
     if grid.shape[-1] != input.ndim - 2:
         raise ShapeError(
             f"grid_sampler(): expected grid to have size {input.ndim - 2} in last dimension, but got grid with sizes "
             f"{list(grid.shape)}"
+        )
+    if input.ndim not in (4, 5) or input.ndim != grid.ndim:
+        raise ShapeError(
+            f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got {shown}"
         )
     if prod(input.shape[2:]) == 0:
         raise ShapeError(

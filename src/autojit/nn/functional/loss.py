@@ -295,7 +295,9 @@ def cosine_embedding_loss(
 ) -> Tensor:
     """1 - cos(x1, x2) where the target is 1, max(0, cos(x1, x2) - margin) where it is -1."""
     reduction = resolve_reduction(size_average, reduce, reduction)
-    if input1.ndim != target.ndim + 1:
+    if target.ndim > 1:
+        raise ShapeError("0D or 1D target tensor expected, multi-target not supported", {"target": target})
+    if input1.ndim != target.ndim + 1 or input2.ndim != target.ndim + 1:
         raise ShapeError(
             f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with sizes "
             f"{list(input1.shape)} and {list(input2.shape)}."

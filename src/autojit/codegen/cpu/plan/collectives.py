@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from autojit.codegen.cpu.plan.records import CollectiveContext, GroupWords
+from autojit.codegen.cpu.plan.records import BEGUN, CollectiveContext, GroupWords, Request
 from autojit.codegen.kernel_function import FAILURE_SITE
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import NativeFunction, body
@@ -28,6 +28,8 @@ MOST_BYTES = 16  # of an element
 
 REDUCE = Signature("", "ptr send, ptr receive, i32 count, i64 type, i64 combine, i64 group", "i32")
 MOVE = Signature("", "ptr send, i32 count, i64 type, ptr receive, i32 each, i64 same, i64 group", "i32")
+BEGIN_REDUCE = Signature("", "ptr send, ptr receive, i32 count, i64 type, i64 combine, i64 group, ptr request", "i32")
+WAIT = Signature("", "ptr request, ptr status", "i32")
 BROADCAST = Signature("", "ptr buffer, i32 count, i64 type, i32 root, i64 group", "i32")
 SEND_RECV = Signature(
     "",
@@ -54,6 +56,9 @@ def collectives_ir() -> str:
     module = ModuleText()
     writers: dict[str, Callable[[_Collective], None]] = {
         "aj_all_reduce": _write_all_reduce,
+        "aj_all_reduce_begun": _write_all_reduce_begun,
+        "aj_all_reduce_ended": _write_all_reduce_ended,
+        "aj_wait": _write_wait,
         "aj_all_gather": _write_all_gather,
         "aj_reduce_scatter": _write_reduce_scatter,
         "aj_all_to_all": _write_all_to_all,
@@ -155,6 +160,10 @@ class _Collective:
         function = self.of_group(GroupWords.all_reduce)
         self.checked(self.f.call(REDUCE, source, to, count, type, combine, self.communicator, by=function))
 
+    def wait(self, handle: str) -> None:
+        """Wait for what was begun."""
+        self.checked(self.f.call(WAIT, handle, self.of_group(GroupWords.no_status), by=self.of_group(GroupWords.wait)))
+
     def part(self, base: str, number: str, offset: str) -> str:
         """An address in one of the parts that there are for all ranks."""
         f = self.f
@@ -179,6 +188,73 @@ def _write_all_reduce(c: _Collective) -> None:
         c.reduce(
             f.choose(is_same, c.of_group(GroupWords.in_place), f.at(c.source, start), "ptr"), to, count, type, combine
         )
+
+
+def _write_all_reduce_begun(c: _Collective) -> None:
+    """``aj_all_reduce_begun``: the same, which `_write_wait` ends."""
+    f = c.f
+    _at_once_where_it_must(c)
+    request = _free_request(c)
+    _begin_all_reduce(c, f.place_of(request, Request.handle))
+    f.put(request, Request.buffer, c.to)
+
+
+def _write_all_reduce_ended(c: _Collective) -> None:
+    """``aj_all_reduce_ended``: begun, and waited for."""
+    _at_once_where_it_must(c)
+    handle = c.f.local("i64", 8)
+    _begin_all_reduce(c, handle)
+    c.wait(handle)
+
+
+def _at_once_where_it_must(c: _Collective) -> None:
+    """What a call cannot take, or a group cannot begin, has been combined when the function returns."""
+    f = c.f
+    for is_too_much in (f.is_zero(c.of_group(GroupWords.begin_all_reduce), "ptr"), f.test("sgt", c.count, c.most)):
+        with f.when(is_too_much):
+            _write_all_reduce(c)
+            f.ret()
+
+
+def _begin_all_reduce(c: _Collective, handle: str) -> None:
+    f = c.f
+    source = f.choose(f.test("eq", c.to, c.source, "ptr"), c.of_group(GroupWords.in_place), c.source, "ptr")
+    type, combine = c.handle(CollectiveContext.type), c.handle(CollectiveContext.combine)
+    f.store("i64", 0, handle)
+    given = (source, c.to, c.int_of(c.count), type, combine, c.communicator, handle)
+    c.checked(f.call(BEGIN_REDUCE, *given, by=c.of_group(GroupWords.begin_all_reduce)))
+
+
+def _request_of(c: _Collective, buffer: str) -> tuple[str, str]:
+    """The first request with this buffer (0: a free one), and whether there is one; else the first of all."""
+    f = c.f
+    found = f.junction("i64", "i1", stem="request")
+    with f.loop(0, BEGUN, stem="request") as k:
+        request = f.item(Request, c.of_group(GroupWords.requests), k)
+        f.go_when(f.test("eq", f.get(request, Request.buffer), buffer, "ptr"), found, k, "true")
+    f.go(found, 0, "false")
+    place, is_found = f.begin(found)
+    return f.item(Request, c.of_group(GroupWords.requests), place), is_found
+
+
+def _free_request(c: _Collective) -> str:
+    f = c.f
+    request, is_free = _request_of(c, "null")
+    is_taken = f.test("eq", is_free, "false", "i1")
+    with f.when(is_taken):
+        c.wait(f.place_of(request, Request.handle))
+    return request
+
+
+def _write_wait(c: _Collective) -> None:
+    """``aj_wait``: the result of what was begun, which is where it was begun or is copied."""
+    f = c.f
+    request, is_found = _request_of(c, c.source)
+    with f.when(is_found):
+        f.put(request, Request.buffer, "null")
+        c.wait(f.place_of(request, Request.handle))
+    with f.when(f.test("ne", c.to, c.source, "ptr")):
+        f.copy_bytes(c.to, c.source, c.count)
 
 
 def _write_all_gather(c: _Collective) -> None:

@@ -300,6 +300,9 @@ class GroupWords(Record[int]):
     no_process: Word
     no_status: Pointer
     most: Word
+    begin_all_reduce: Pointer
+    wait: Pointer
+    requests: Pointer  # `BEGUN` of `Request`
     counter: Pointer
     inside: Pointer
     sum: Word
@@ -318,6 +321,16 @@ class GroupWords(Record[int]):
     float64: Word
     complex64: Word
     complex128: Word
+
+
+class Request(Record[int]):
+    """A collective of a group that a step has begun and not ended."""
+
+    buffer: Pointer  # where its result will be; 0: there is none
+    handle: Word  # as the library writes it, which may be shorter
+
+
+BEGUN = 256  # requests of a group at a time; for one more the first is waited for
 
 
 # -- sizes
