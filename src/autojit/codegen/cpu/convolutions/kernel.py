@@ -36,6 +36,7 @@ from autojit.codegen.cpu.convolutions.packing import (
 )  # fmt: skip
 from autojit.codegen.cpu.convolutions.paired_weights import PAIR_WEIGHTS, PairedWeights
 from autojit.codegen.cpu.convolutions.tiles import Registers, best_cut
+from autojit.codegen.cpu.convolutions.weight_columns import WeightColumns, has_columns
 from autojit.codegen.cpu.convolutions.weight_kernel import print_convolution_weight
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.machine import aligned
@@ -84,7 +85,7 @@ def print_convolution(node: Node, target: HostTarget) -> KernelText:
         write = _filtered if is_symbolic(window.images) else _filtered_once
         return write(window, node.op.roles, target)
     if by_weight:
-        return print_convolution_weight(node, target)
+        return WeightColumns(node, target).print() if has_columns(node) else print_convolution_weight(node, target)
     of_pairs = node.inputs[0].type.dtype is not node.outputs[0].type.dtype
     return _Printer(node, Registers.of(target, of_pairs=of_pairs)).print()
 
