@@ -113,3 +113,36 @@ def test_memory_that_grows_has_the_format_that_is_asked_for() -> None:
     ):
         assert grown.stride() == like.stride()
     assert aj.ones(6)[::2].ravel().is_contiguous()
+
+
+def test_what_a_dtype_does_not_hold_is_not_drawn() -> None:
+    for refused in (
+        lambda: aj.randperm(300, dtype=aj.uint8),
+        lambda: aj.randint(0, 2**9, (2,), dtype=aj.uint8),
+        lambda: aj.empty(2, dtype=aj.int8).random_(0, 200),
+        lambda: aj.empty(2, dtype=aj.float16).uniform_(0, 1e5),
+        lambda: aj.empty(2).uniform_(-3e38, 3e38),
+        lambda: aj.full((2,), float("nan"), dtype=aj.int32),
+    ):
+        with pytest.raises(RuntimeError, match=r"out of bounds|greater than|exceed|to-from|overflow"):
+            refused()
+    assert int(aj.randperm(256, dtype=aj.uint8).long().sum()) == 255 * 128
+
+
+def test_asarray_shares_memory_or_copies_as_it_is_told() -> None:
+    buffer = bytearray(4)
+    shared, copied = aj.asarray(memoryview(buffer), dtype=aj.uint8), aj.tensor(memoryview(buffer), dtype=aj.uint8)
+    buffer[0] = 7
+    assert shared[0] == 7 and copied[0] == 0
+    for data in (3.0, [1, 2], aj.ones(2, dtype=aj.float64)):
+        with pytest.raises(ValueError, match="can't alias"):
+            aj.asarray(data, dtype=aj.float32, copy=False)
+
+
+def test_bytes_are_seen_as_another_dtype_without_a_copy_or_not_at_all() -> None:
+    x = aj.ones(2, 4)
+    assert x.view(aj.int16).data_ptr() == x.data_ptr()
+    for apart in (x.t(), x[:, ::2]):
+        with pytest.raises(RuntimeError, match=r"stride\(-1\) must be 1"):
+            apart.view(aj.float64)
+    assert x.t().view(aj.int32).shape == (4, 2)  # of one size, in any order

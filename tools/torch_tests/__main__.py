@@ -89,13 +89,13 @@ def counted(ours: Results, theirs: Results | None) -> list[str]:
 
 def cause(name: str, line: dict[str, Any], known: Iterable[Internal]) -> tuple[bool, str]:
     """Whether a failure is about torch's inside, and its reason, or what the error begins with."""
-    if line["outcome"] == "skipped":
-        return False, f"skipped: {line.get('message', '')[:80]}"
     message = line.get("message", "").partition("\n\nTo execute")[0]
     text = f"{name} {line.get('error')}: {message}"
     for internal in known:
         if internal.pattern.search(text):
             return True, internal.reason
+    if line["outcome"] == "skipped":
+        return False, f"skipped: {message[:80]}"
     first = re.sub(r"\d+", "N", message.strip().partition("\n")[0])[:90]
     return False, f"{line.get('error')}: {first}"
 

@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -96,7 +97,7 @@ def cases(module: ModuleType, done: set[str], only: str) -> Iterator[unittest.Te
         if not (isinstance(kind, type) and issubclass(kind, unittest.TestCase) and kind.__module__ == module.__name__):
             continue
         for method in unittest.defaultTestLoader.getTestCaseNames(kind):
-            if only in f"{name}.{method}" and f"{kind.__name__}.{method}" not in done:
+            if re.search(only, f"{name}.{method}") and f"{kind.__name__}.{method}" not in done:
                 yield kind(method)
 
 
@@ -114,7 +115,7 @@ def main() -> None:
     parser.add_argument("--sources", type=Path, required=True)
     parser.add_argument("--over", choices=("autojit", "torch"), default="autojit")
     parser.add_argument("--limit", type=float, default=30.0)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", metavar="PATTERN", help="of the tests whose Class.name has it")
     options = parser.parse_args()
     lines = options.out.read_text().splitlines() if options.out.is_file() else []
     done = {json.loads(line)["id"] for line in lines}

@@ -178,6 +178,26 @@ def require_numbers(data: object) -> None:
         raise UsageError(f"Could not infer dtype of {type(data).__name__}")
 
 
+def require_same_memory(data: object, made: Tensor) -> None:
+    """What ``copy=False`` asks: the tensor shows the memory of the object.
+
+    Raises:
+        RuntimeError: a NumPy scalar.
+        ValueError: numbers in lists, or another dtype.
+    """
+    if isinstance(data, np.generic):
+        raise UsageError("can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray.")
+    if isinstance(data, int | float | complex | list | tuple):
+        raise ArgumentError("can't alias arbitrary sequence into a tensor.", {}, "pass copy=None")
+    given = type_of(data).dtype if isinstance(data, Tensor) else getattr(data, "dtype", None)
+    given = dtype_of_numpy(given) if isinstance(given, np.dtype) else given
+    if isinstance(given, DType) and given is not type_of(made).dtype:
+        raise ArgumentError(
+            f"can't alias tensor with dtype '{given.name}' into dtype '{type_of(made).dtype.name}'.", {},
+            "pass copy=None",
+        )  # fmt: skip
+
+
 def require_numbers_inside(data: object) -> None:
     """``require_numbers`` of everything in nested lists."""
     for part in data if isinstance(data, list | tuple) else ():

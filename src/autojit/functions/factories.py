@@ -30,6 +30,7 @@ from autojit.functions.exchange import (
     is_on_device,
     may_share,
     require_numbers,
+    require_same_memory,
 )
 from autojit.functions.memory import MemoryFormat, in_format, preserve_format
 from autojit.functions.shape import Sizes, sizes_of, stack
@@ -116,7 +117,8 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
     if wanted.category == 1 and wanted is not int64 and plain.dtype.kind in "iu" and plain.size:
         in_range(plain.min(), wanted)  # of numbers that are written down; arrays wrap around
         in_range(plain.max(), wanted)
-    return quietly(lambda: plain.astype(wanted.numpy, copy=False))
+    is_lent = copy and plain.base is not None  # memory of an object with a buffer
+    return quietly(lambda: plain.astype(wanted.numpy, copy=is_lent))
 
 
 def _literal_dtype(plain: NDArray[Any], data: Any) -> DType:
@@ -167,8 +169,8 @@ def asarray(
         found = made if dtype is None else cast(made, dtype)
     else:
         found = _from_data(obj, dtype, copy=False)
-    if copy is False and isinstance(obj, Tensor) and found is not obj:
-        raise ValueError("can't alias tensor: another dtype needs a copy; pass copy=None")
+    if copy is False:
+        require_same_memory(obj, found)
     if requires_grad is False and found.requires_grad:
         found = found.detach()
     return finish(_on(device, found), bool(requires_grad), device)
@@ -210,6 +212,8 @@ def _filled(value: Number, shape: Sequence[int], dtype: DType, device: DeviceLik
     if not state.layers and (place := where_to(device)) != CPU:
         require_numbers(value)
         return literal_of(value, TensorType(shape, dtype, place))  # filled there, not copied
+    if dtype.category == 1 and type(value) is float and not isfinite(value):
+        raise UsageError(f"value cannot be converted to type {dtype.name} without overflow", {"value": value})
     if dtype.category == 1 and type(value) is int and value:
         value = number(value, dtype)._array  # checked, and wrapped around where it is negative
     require_numbers(value)

@@ -16,7 +16,14 @@ import numpy as np
 from autojit import ops
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bool_, int64, uint8
-from autojit.core.errors import ArgumentError, ArgumentKindError, DTypeError, IndexingError, IndexOutOfRangeError
+from autojit.core.errors import (
+    ArgumentError,
+    ArgumentKindError,
+    DTypeError,
+    IndexingError,
+    IndexOutOfRangeError,
+    ShapeError,
+)
 from autojit.core.sizes import agree, as_extent, is_symbolic, seems_equal, surely_equal
 from autojit.core.tracebacks import trim
 from autojit.core.user_warnings import warn
@@ -176,6 +183,8 @@ def put(x: Tensor, index: Any, value: Operand, accumulate: bool) -> Tensor:
     if row is not None:
         return where(_aligned_mask(x, index[0]), x + row if accumulate else row, x)
     subscript = normalize(x, index)
+    if not subscript.is_advanced:
+        raise ShapeError("index_put: no index is given, so there is no shape to which the value could be broadcast")
     if tuple(subscript.shape) != type_of(x).shape or any(subscript.starts):
         raise ArgumentError("index_put: indices must be tensors", {"x": x})
     return _put(x, subscript, value, accumulate)

@@ -108,5 +108,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 @declared(method=False, out=True)
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
     """Contraction over pairs of axes."""
+    if isinstance(dims, int) and dims < 0:
+        raise UsageError(f"tensordot expects dims >= 0, but got dims={dims}", {"a": a, "b": b})
     pairs = dims if isinstance(dims, int) else (list(dims[0]), list(dims[1]))
     return ops.tensordot(a, b, pairs)

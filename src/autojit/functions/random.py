@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from math import log, pi, prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from autojit import ops
@@ -35,6 +34,7 @@ from autojit.dispatch.on_device import moved, where_to
 from autojit.dispatch.promotion import Real, cast
 from autojit.dispatch.requirements import is_known, require
 from autojit.functions.comparison import clamp, where
+from autojit.functions.dtype_ranges import require_range, require_whole_numbers, whole_numbers_of
 from autojit.functions.elementwise import add, ceil, exp, log1p, mul, neg, sub, tan
 from autojit.functions.exchange import require_numbers
 from autojit.functions.factories import finish
@@ -228,6 +228,7 @@ def randint(
     shape = _extents("randint", (size,))
     if low >= high:
         raise UsageError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    require_whole_numbers(low, high, dtype or int64)
     source = generator or default_generator
     words = prod(shape) * (1 if high - low <= 2**32 else 2)
     drawn = draws.randint(source._take(words, where_to(device)), low, high, shape, int64)
@@ -246,7 +247,7 @@ def randperm(
     """A random permutation of 0 .. n - 1."""
     if n < 0:
         raise UsageError(f"n must be non-negative, got {n}")
-    if dtype is not None and n > (most := _whole_numbers_of(dtype)):
+    if dtype is not None and n > (most := whole_numbers_of(dtype)):
         raise UsageError(f"n cannot be greater than {most} for {dtype.name} type", {"n": n})
     key = (generator or default_generator)._take(ops.words_per_place(n) * n, where_to(device))
     return finish(cast(ops.randperm(key, n), dtype or int64), requires_grad, device)
@@ -399,29 +400,8 @@ def uniform_(self: Tensor, from_: float = 0, to: float = 1, *, generator: Genera
     if from_ > to:
         raise UsageError(f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}")
     t = type_of(self)
-    _require_range(from_, to, t.dtype)
+    require_range(from_, to, t.dtype)
     return _fill(self, add(mul(_uniform(t.shape, t.dtype, generator, t.device), to - from_), from_), "uniform_")
-
-
-def _require_range(low: Any, high: Any, dtype: DType) -> None:
-    """UsageError where a uniform number between these may not be one of the dtype."""
-    if not (dtype.is_floating_point and isinstance(low, int | float) and isinstance(high, int | float)):
-        return
-    largest = float(ml_dtypes.finfo(dtype.numpy).max)
-    for name, end in (("from", low), ("to", high)):
-        if abs(end) > largest:
-            raise UsageError(f"{name} is out of bounds for {dtype.name}", {name: end})
-    if high - low > largest:
-        raise UsageError(
-            f"uniform_ expects to-from <= {largest:g}, the largest {dtype.name}, but found to={high} and from={low}"
-        )
-
-
-def _whole_numbers_of(dtype: DType) -> int:
-    """How many whole numbers from 0 on the dtype has without a gap."""
-    if dtype.category == 1:
-        return int(np.iinfo(dtype.numpy).max) + 1
-    return 2 if dtype is bool_ else int(2 ** (ml_dtypes.finfo(dtype.numpy).nmant + 1)) + 1
 
 
 def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Generator | None = None) -> Tensor:
@@ -492,6 +472,8 @@ def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: G
     t = type_of(self)
     if high is None:
         low, high = 0, low or (2**24 if t.dtype.is_floating_point else 2 ** (8 * t.dtype.size_bytes - 1) - 1)
+    if low < high:
+        require_whole_numbers(low, high, t.dtype)
     return _fill(self, cast(randint(low, high, t.shape, generator=generator, device=t.device), t.dtype), "random_")
 
 

@@ -18,7 +18,7 @@ from autojit.dispatch.promotion import cast
 from autojit.dispatch.view_memo import remembered
 from autojit.dispatch.view_nodes import one_node
 from autojit.functions.elementwise import clone
-from autojit.functions.matrix_ranks import require_matrices
+from autojit.functions.matrix_ranks import counted_extents, require_lines, require_matrices
 from autojit.functions.own_memory import own_memory
 from autojit.history.op_node import rename_node
 from autojit.ir.op import Op, bind
@@ -181,9 +181,7 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     """The shape that tensors of the given shapes broadcast to."""
     given = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
-    if any(n < 0 for shape in given for n in shape):
-        raise ShapeError("broadcast_shapes: Trying to create tensor with negative dimension", {"shapes": given})
-    return Size(broadcast(*given, op="broadcast_shapes") if given else ())
+    return Size(broadcast(*map(counted_extents, given), op="broadcast_shapes") if given else ())
 
 
 @declared(function=False)
@@ -402,6 +400,7 @@ def meshgrid(*tensors: Tensors, indexing: str | None = None) -> tuple[Tensor, ..
         raise UsageError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     if not given:
         raise UsageError("meshgrid expects a non-empty TensorList")
+    require_lines("meshgrid", given)
     swap = indexing == "xy" and len(given) > 1
     if swap:
         given[0], given[1] = given[1], given[0]

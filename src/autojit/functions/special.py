@@ -160,6 +160,10 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
 @declared(method=False)
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Powers of a vector as columns."""
+    if type_of(x).ndim != 1:
+        raise UsageError("x must be a one-dimensional tensor.", {"x": x})
+    if N is not None and N < 0:
+        raise UsageError("N must be non-negative.", {"N": N})
     return ops.vander(x, type_of(x).size if N is None else N, increasing)
 
 

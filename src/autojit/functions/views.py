@@ -78,10 +78,11 @@ def _as_dtype(input: Tensor, dtype: DType) -> Tensor:
     """The bytes under another dtype: shares memory and version, has no derivative."""
     if dtype is type_of(input).dtype:
         return view(input, type_of(input).shape)
+    op = ops.Bitcast(dtype)
+    op.require_view(input._array)
     with grad_mode(False):
-        found: Tensor = apply(ops.Bitcast(dtype), input)
-    storage = storage_of(input)
-    found._view = View(None, (*storage_chain(input), ops.Bitcast(dtype)), None, storage)
+        found: Tensor = apply(op, input)
+    found._view = View(None, (*storage_chain(input), op), None, storage_of(input))
     return found
 
 

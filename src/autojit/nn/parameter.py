@@ -26,8 +26,8 @@ def named_pairs(given: Any) -> list[tuple[str, Any]]:
     for k, pair in enumerate(pairs):
         if not isinstance(pair, Iterable):
             raise TypeError(f"ParameterDict update sequence element #{k} should be Iterable; is {type(pair).__name__}")
-        if len(pair) != 2:
-            raise ValueError(f"ParameterDict update sequence element #{k} has length {len(pair)}; 2 is required")
+        if len(parts := list(pair)) != 2:
+            raise ValueError(f"ParameterDict update sequence element #{k} has length {len(parts)}; 2 is required")
     return pairs
 
 

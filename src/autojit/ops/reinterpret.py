@@ -222,6 +222,14 @@ class Bitcast(Retyped):
             x = np.ascontiguousarray(x)
         return x.view(self.dtype.numpy)
 
+    def require_view(self, x: Any) -> None:
+        """ShapeError where an array's bytes cannot be seen as numbers of the dtype without a copy."""
+        if type(x) is np.ndarray and x.ndim and x.size and self.copies(x):
+            raise ShapeError(
+                f"self.stride(-1) must be 1 to view {x.dtype.name} as {self.dtype.name} (different element sizes), but "
+                f"got {x.strides[-1] // x.itemsize}"
+            )
+
     def copies(self, x: Ndarray) -> bool:
         return x.itemsize != self.dtype.size_bytes and x.strides[-1] != x.itemsize
 
