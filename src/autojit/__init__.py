@@ -92,17 +92,19 @@ _look_for("cuda", _find_cuda)
 _look_for("meta", _find_meta)
 
 _MODULES = """
-    __future__ _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda debug
-    distributed distributions elastic export fft func hub interop io jit linalg masked multiprocessing nn numba_ops
-    numpy optim overrides profiler random serialization signal sparse special testing types utils version xpu"""
+    __config__ __future__ _C _dynamo _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu
+    cuda debug distributed distributions elastic export fft func futures hub interop io jit linalg masked
+    multiprocessing nn numba_ops numpy optim overrides profiler random serialization signal sparse special testing types
+    utils version xpu"""
 
 
 __getattr__ = _LazyNames(
     __name__,
     _functions.PLACES
-    | {"__version__": "autojit.version", "torch_names": "autojit.compat.torch_names"}
+    | {"__version__": "autojit.version", "torch_names": "autojit.compat.torch_names", "Future": "autojit.core.futures"}
+    | {"SymInt": "autojit.core.sizes:SymbolicSize", "_standard_gamma": "autojit.distributions.gamma_sampling"}
     | dict.fromkeys(
-        ("_assert", "_check", "_check_index", "_check_is_size", "_check_type", "_check_value"),
+        ("_assert", "_assert_async", "_check", "_check_index", "_check_is_size", "_check_type", "_check_value"),
         "autojit.top_level.assertions",
     ),
     modules=_MODULES,

@@ -26,7 +26,7 @@ from autojit.io.saving import load as load_file
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 
-_HASH_IN_NAME = re.compile(r"-([a-f0-9]*)\.")
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # of names of files, as torch calls it
 _chosen: builtins.list[str] = []  # what set_dir was told last
 
 
@@ -206,6 +206,6 @@ def load_state_dict_from_url(
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / (file_name or os.path.basename(urlparse(url).path))
     if not kept.exists():
-        found = _HASH_IN_NAME.search(kept.name) if check_hash else None
+        found = HASH_REGEX.search(kept.name) if check_hash else None
         download_url_to_file(url, str(kept), found.group(1) if found else None, progress)
     return cast("dict[str, Any]", load_file(str(kept), map_location=map_location, weights_only=weights_only))

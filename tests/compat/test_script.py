@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from autojit.__main__ import main
-from autojit.compat.wanted_names import missing_names
+from autojit.compat.absent import REASONS
+from autojit.compat.wanted_names import _MISSING, _value, missing_names
 
 MODEL = """
 import torch.nn as nn
@@ -139,6 +140,41 @@ def test_names_that_are_missing_are_found_with_their_lines(tmp_path: Path) -> No
         ("names.py", 10, "torch.nn.Module.no_attribute"),
         ("names.py", 10, "torch.nn.functional.no_loss"),
     ]
+
+
+def test_names_that_are_missing_are_listed_before_the_program_starts(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "wants.py"
+    path.write_text("import sys, torch\nsys.stderr.write('started')\nif torch.is_tensor(1):\n    torch.no_function()\n")
+    assert main(["run", str(path)]) == 0
+    told = capfd.readouterr().err
+    assert told.index(f"{path}:4: torch.no_function") < told.index("started")
+    path.write_text("import torch\n")
+    assert main(["run", str(path)]) == 0
+    assert not capfd.readouterr().err
+
+
+def test_what_is_left_out_is_refused_with_what_takes_its_place(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "traces.py"
+    path.write_text(
+        "import torch\ntry:\n    torch.nested\nexcept AttributeError as error:\n    print(error)\nimport torch.fx\n"
+    )
+    assert main(["run", str(path)]) == 1
+    out, told = capfd.readouterr()
+    assert "pad, and pass masks or lengths" in out
+    listed, _, traceback = told.partition("Traceback")
+    assert f"{path}:6: torch.fx (modules are not traced symbolically" in listed
+    assert "No module named 'torch.fx'\nmodules are not traced symbolically" in traceback
+
+
+@pytest.mark.parametrize("name", sorted(REASONS))
+def test_what_is_called_left_out_is(name: str) -> None:
+    """A name that has come since has no reason any more."""
+    path = name.split(".")
+    assert _value(["autojit", *path]) is _MISSING
 
 
 LIBRARY = """

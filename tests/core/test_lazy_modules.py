@@ -21,6 +21,13 @@ PATHS = [
     "distributions.transformed_distribution:TransformedDistribution", "utils.data.dataset:Dataset",
     "utils.data.sampler:Sampler", "utils.data.dataloader:default_collate", "utils.data._utils.collate:default_collate",
     "utils.data.distributed:DistributedSampler", "autograd.anomaly_mode:detect_anomaly",
+    "distributions.constraints:_IndependentConstraint", "distributions.constraints:_Real",
+    "distributions.transforms:_InverseTransform", "distributed.tensor:DTensor",
+    "distributed._composable.fsdp:FSDPModule",
+    "distributed.tensor.experimental:implicit_replication", "nn.parallel:data_parallel", "futures:Future",
+    "nn.parallel.scatter_gather:scatter", "utils._foreach_utils:_group_tensors_by_device_and_dtype",
+    "utils.data.dataloader:_collate_fn_t", "utils.tensorboard.writer:SummaryWriter", "_dynamo:is_compiling",
+    "hub:HASH_REGEX", "distributed:Backend", "__config__:show",
 ]  # fmt: skip
 
 
@@ -35,6 +42,13 @@ def test_a_star_import_takes_the_public_names() -> None:
     exec("from autojit.nn.modules.conv import *", names)
     assert "Conv2d" in names
     assert "_ConvNd" not in names
+
+
+def test_public_names_are_listed_where_torch_lists_them() -> None:
+    """Libraries take ``__all__`` of these modules, to add to it or to wrap what is in it."""
+    for path in ("distributions.constraints", "distributions.transforms", "distributions", "nn.functional", "optim"):
+        module = importlib.import_module(f"autojit.{path}")
+        assert module.__all__ and all(hasattr(module, name) for name in module.__all__), path
 
 
 def test_unknown_names_are_missing_and_not_looked_up_forever() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,6 +69,31 @@ def test_guards_name_the_users_line_and_how_to_avoid_it() -> None:
     step(one())
     text = step.explain()
     assert "test_guards.py:" in text and "1.0 -> 2.0" in text and "to avoid it" in text
+
+
+def test_the_advice_is_about_the_reason() -> None:
+    """Sizes are left open by themselves; a line that needs Python is to be moved; values are to become tensors."""
+
+    @aj.jit
+    def step(x: aj.Tensor, power: Any = 2) -> aj.Tensor:
+        if power is None:
+            with open(os.devnull) as file:
+                return x * len(file.read())
+        return x**power
+
+    advice = {"nothing to do": "sizes", "to avoid it": "values", "move that line": "lines"}
+
+    def given() -> set[str]:
+        return {what for text, what in advice.items() if text in step.explain()}
+
+    step(aj.ones(3))
+    assert given() == set()
+    step(aj.ones(4))
+    assert given() == {"sizes"}
+    step(aj.ones(4), None)
+    assert "lines" in given()
+    step(aj.ones(4), True)
+    assert given() >= {"lines", "values"} and "sizes" not in given()
 
 
 class Trainer:

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from autojit.compat.absent import reason_of
 from autojit.compat.torch_names import torch_names
 from autojit.compat.wanted_names import missing_names
 from autojit.core.errors import ArgumentError
@@ -59,8 +60,7 @@ def run(options: argparse.Namespace) -> int:
             "write --jit --step train:step",
         )
     steps = Steps(options.step)
-    for _wanted in missing_names(path):
-        pass
+    _list_missing(path)
     with torch_names(), _as_main(path, options.args), steps.decorating(path.stem if options.jit else None):
         try:
             steps.run(path)
@@ -72,8 +72,21 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _list_missing(path: Path) -> None:
+    """Say which names of torch's are not here, before a long run comes to them."""
+    missing = missing_names(path)
+    if missing:
+        lines = [f"  {wanted}" for wanted in missing]
+        sys.stderr.write(
+            "\n".join([f"{path.name} asks for {len(missing)} name(s) that autojit does not have:", *lines, ""])
+        )
+
+
 def _show(error: Exception, path: str) -> None:
-    """The traceback that ``python script`` would print."""
+    """The traceback that ``python script`` would print; why a module of torch's is not here, where that is said."""
+    reason = reason_of(str(error.name).partition("torch.")[2]) if isinstance(error, ImportError) else None
+    if reason:
+        error.add_note(reason)
     inside = error.__traceback__
     while inside is not None and inside.tb_frame.f_code.co_filename != path:
         inside = inside.tb_next

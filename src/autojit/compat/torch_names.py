@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import autojit as aj
+from autojit.compat.absent import reason_of
 from autojit.core.errors import UsageError
 
 FOLLOWED = "2.13.0"
@@ -32,14 +33,15 @@ class TorchModule(ModuleType):
 
     def __init__(self) -> None:
         super().__init__(_THEIRS, aj.__doc__)
-        self.__dict__.update(__version__=FOLLOWED, __path__=[], __file__=aj.__file__)
+        self.__dict__.update(__version__=FOLLOWED, __path__=[], __file__=aj.__file__, torch=self)
         self.__spec__ = ModuleSpec(_THEIRS, None, is_package=True)
 
     def __getattr__(self, name: str) -> Any:
         try:
             return getattr(aj, name)
         except AttributeError:
-            raise AttributeError(f"module 'torch' has no attribute {name!r} here: it is autojit's") from None
+            reason = reason_of(name) or "it is autojit's"
+            raise AttributeError(f"module 'torch' has no attribute {name!r} here: {reason}") from None
 
     def __setattr__(self, name: str, value: object) -> None:
         if name.startswith("__"):

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from autojit.compat.absent import reason_of
 from autojit.core.errors import AutojitError
 
 _TORCH = "torch"
@@ -27,7 +28,8 @@ class Wanted(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.name}"
+        reason = reason_of(self.name.partition(".")[2])
+        return f"{self.path}:{self.line}: {self.name}" + (f" ({reason})" if reason else "")
 
 
 def missing_names(path: Path) -> list[Wanted]:
@@ -124,6 +126,8 @@ def _value(parts: list[str]) -> Any:
     for count, part in enumerate(parts[1:], 2):
         if count == 2 and part == "__version__":
             return ""
+        if count == 2 and part == _TORCH:  # ``torch.torch``, as some annotations have it
+            continue
         try:
             value = getattr(value, part)
         except AttributeError:

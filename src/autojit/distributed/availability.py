@@ -10,9 +10,30 @@ from autojit.core.errors import UsageError
 from autojit.distributed import environment
 
 __all__ = [
-    "get_node_local_rank", "is_available", "is_backend_available", "is_gloo_available", "is_mpi_available",
+    "Backend", "get_node_local_rank", "is_available", "is_backend_available", "is_gloo_available", "is_mpi_available",
     "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available",
 ]  # fmt: skip
+
+
+class Backend(str):
+    """The name of a backend, in lower case. Whichever a program names, MPI takes its place.
+
+    Raises:
+        ValueError: it is not a text.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.distributed.Backend("GLOO") == aj.distributed.Backend.GLOO == "gloo"
+        True
+    """
+
+    UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL = "undefined", "gloo", "nccl", "ucc", "mpi", "xccl"
+    backend_list = (UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI)
+
+    def __new__(cls, name: str) -> Backend:
+        if not isinstance(name, str):
+            raise ValueError(f"Backend constructor parameter must be string-ish, got {name!r}")
+        return super().__new__(cls, name.lower())
 
 
 def is_available() -> bool:

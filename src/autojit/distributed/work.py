@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.core import communicator
+from autojit.core.futures import Future
 
 __all__ = ["Future", "Work"]
 
@@ -16,10 +17,11 @@ def begun(collective: Callable[..., Any], is_async: bool, *arguments: Any) -> An
     return communicator.begun(collective, *arguments) if is_async else collective(*arguments)
 
 
-class Future:
-    """What ``Work.get_future`` gives: the result, when it is there."""
+class WorkFuture(Future[Any]):
+    """What ``Work.get_future`` gives: the result, when it is there. Whoever waits for it drives the work on."""
 
     def __init__(self, work: Work) -> None:
+        super().__init__()
         self._work = work
 
     def wait(self) -> Any:
@@ -35,13 +37,26 @@ class Future:
         """The result: tensors that the collective has filled."""
         return self._work.result()
 
-    def then(self, callback: Callable[[Future], Any]) -> Any:
+    def then(self, callback: Callable[[Any], Any]) -> Future[Any]:
         """The future of what ``callback`` makes of this one: computed when it is waited for."""
         return _Then(self, callback)
 
+    def add_done_callback(self, callback: Callable[[Any], Any]) -> None:
+        """Wait, and call ``callback`` with this future: nothing but a waiting program drives the work on."""
+        self.wait()
+        callback(self)
 
-class _Then(Future):
-    def __init__(self, before: Future, callback: Callable[[Future], Any]) -> None:
+    def set_result(self, result: Any) -> None:
+        """Always RuntimeError: the collective sets it."""
+        raise RuntimeError("Future of a collective: the collective sets its result")
+
+    def set_exception(self, result: BaseException) -> None:
+        """Always RuntimeError: the collective sets it."""
+        raise RuntimeError("Future of a collective: the collective sets its result")
+
+
+class _Then(WorkFuture):
+    def __init__(self, before: WorkFuture, callback: Callable[[Any], Any]) -> None:
         super().__init__(before._work)
         self._before, self._callback = before, callback
         self._made: list[Any] = []  # what the callback has made, when it was called
@@ -130,9 +145,9 @@ class Work:
         """Wait."""
         self.wait()
 
-    def get_future(self) -> Future:
+    def get_future(self) -> WorkFuture:
         """The result, to wait for."""
-        return Future(self)
+        return WorkFuture(self)
 
     def _end(self) -> None:
         self._is_finished = True

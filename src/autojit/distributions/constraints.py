@@ -17,6 +17,14 @@ from autojit.functions.shape import stack as pile
 from autojit.linalg import eigvalsh
 from autojit.tensor.tensor import Tensor
 
+__all__ = [
+    "Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent", "dependent_property",
+    "greater_than", "greater_than_eq", "half_open_interval", "independent", "integer_interval", "interval",
+    "is_dependent", "less_than", "lower_cholesky", "lower_triangular", "multinomial", "nonnegative",
+    "nonnegative_integer", "one_hot", "positive", "positive_definite", "positive_integer", "positive_semidefinite",
+    "real", "real_vector", "simplex", "square", "stack", "symmetric", "unit_interval",
+]  # fmt: skip
+
 _SUM_TOLERANCE = 1e-6  # of probabilities that add up to 1, as torch has it
 
 
@@ -388,3 +396,11 @@ corr_cholesky = CorrCholesky()
 independent = Independent
 cat = Cat
 stack = Stack
+
+
+def __getattr__(name: str) -> Any:
+    """The classes as torch calls them: ``_Real``, ``_IndependentConstraint``."""
+    found = globals().get(name.removeprefix("_").removesuffix("Constraint")) if name.startswith("_") else None
+    if isinstance(found, type) and issubclass(found, Constraint):
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

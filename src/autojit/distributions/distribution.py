@@ -48,12 +48,12 @@ class Distribution:
         has_enumerate_support = False
     arg_constraints: ClassVar[Constraints] = {}
     _changes_itself: ClassVar[tuple[str, ...]] = ()  # what its methods assign; compiled steps compare the rest
-    _default_validate_args: ClassVar[bool] = __debug__
+    _validate_args: bool = __debug__  # of distributions that are not told
 
     def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None) -> None:
         self._batch_shape = Size(batch_shape)
         self._event_shape = Size(event_shape)
-        self._validate_args = Distribution._default_validate_args if validate_args is None else validate_args
+        self._validate_args = Distribution._validate_args if validate_args is None else validate_args
         if self._validate_args:
             self._check_parameters()
 
@@ -62,7 +62,7 @@ class Distribution:
         """Whether distributions made from now on check their arguments."""
         if value not in (True, False):
             raise ArgumentError("set_default_validate_args expects True or False")
-        Distribution._default_validate_args = value
+        Distribution._validate_args = value
 
     def _check_parameters(self) -> None:
         for name, constraint in self.arg_constraints.items():

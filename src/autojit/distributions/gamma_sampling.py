@@ -116,3 +116,6 @@ def standard_gamma(concentration: Tensor) -> Tensor:
     drawn = clamp(exp(log_of_drawn(concentration)).to(concentration.dtype), min=finfo(concentration.dtype).tiny)
     found: Tensor = _Attached.apply(concentration, drawn)
     return found
+
+
+_standard_gamma = standard_gamma  # as torch calls it at its top level

@@ -56,7 +56,7 @@ class Transform:
     @property
     def inv(self) -> Transform:
         """The inverse transform."""
-        return _Inverse(self)
+        return _InverseTransform(self)
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         """The same transform, which with 1 gives back the very x it made the last y of."""
@@ -123,7 +123,7 @@ def _is_same(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs)
 
 
-class _Inverse(Transform):
+class _InverseTransform(Transform):
     """A transform backwards."""
 
     bijective: bool

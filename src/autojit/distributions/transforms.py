@@ -15,6 +15,7 @@ from autojit.distributions.parameters import sum_rightmost
 from autojit.distributions.transform import ComposeTransform as ComposeTransform
 from autojit.distributions.transform import IndependentTransform as IndependentTransform
 from autojit.distributions.transform import Transform as Transform
+from autojit.distributions.transform import _InverseTransform as _InverseTransform
 from autojit.distributions.transform import identity_transform as identity_transform
 from autojit.functions.comparison import clamp
 from autojit.functions.elementwise import abs as absolute
@@ -27,6 +28,14 @@ from autojit.functions.shape import broadcast_shapes, diag_embed
 from autojit.nn.functional import logsigmoid, pad, softplus
 from autojit.tensor.size import Size
 from autojit.tensor.tensor import Tensor
+
+__all__ = [
+    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform",
+    "CumulativeDistributionTransform", "ExpTransform", "IndependentTransform", "LowerCholeskyTransform",
+    "PositiveDefiniteTransform", "PowerTransform", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform",
+    "SoftplusTransform", "StackTransform", "StickBreakingTransform", "TanhTransform", "Transform",
+    "identity_transform",
+]  # fmt: skip
 
 
 class _Elementwise(Transform):

@@ -33,7 +33,9 @@ def functions_of_lists(functions: dict[str, Callable[..., Any]]) -> dict[str, Ca
         if d.lists:
             name = f"_foreach_{d.name}"
             if d.lists is not True:
-                found[name] = _of_lists(name, _extreme(functions[d.name], functions[d.lists], d.name))
+                extreme = _extreme(functions[d.name], functions[d.lists], d.name)
+                found[name] = _of_lists(name, extreme)
+                found[f"{name}_"] = _in_place(f"{name}_", _written_over(extreme))
             elif not d.name.endswith("_"):
                 found[name] = _of_lists(name, functions[d.name])
             in_place = d.name if d.name.endswith("_") else f"{d.name}_"
@@ -68,6 +70,11 @@ def _extreme(of_tensors: Callable[..., Any], of_number: Callable[..., Any], name
         return rename_node(of_number(x, other), f"Foreach{name.title()}Backward0", scalar=other)
 
     return extreme
+
+
+def _written_over(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The method in place of a function that has none of its own."""
+    return lambda x, *arguments: x.copy_(function(x, *arguments))
 
 
 def _in_place(name: str, method: Callable[..., Any]) -> Callable[..., None]:

@@ -376,7 +376,7 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     return in_one_step("logsumexp", options, x, node="LogsumexpBackward0")
 
 
-@declared(out=EXACT_OUT)
+@declared(out=EXACT_OUT, lists=True)
 @in_full_precision_on_devices
 def norm(
     input: Tensor, p: Real | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None

@@ -11,10 +11,11 @@ from types import ModuleType
 from typing import Any
 from typing import Final as Final
 
+from autojit.core.futures import Future
 from autojit.jit.eager_mode import eager
 from autojit.jit.function import JitFunction, jit
+from autojit.jit.scripting import TracerWarning as TracerWarning
 from autojit.jit.scripting import (
-    Future,
     annotate,
     export,
     fork,
@@ -29,7 +30,6 @@ from autojit.jit.scripting import (
     unused,
     wait,
 )  # fmt: skip
-from autojit.jit.scripting import TracerWarning as TracerWarning
 
 _fork, _wait, _script_if_tracing = fork, wait, script_if_tracing  # as TorchScript calls them
 _overload = _overload_method = unused  # what is written of such a function is its types

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -125,10 +126,31 @@ def explain_function(function: JitFunction, verbose: bool = False) -> Page:
         )
         lines += [f"{title} because", *(f"  {_one_line(reason)}" for reason in shown)]
         lines += _counted(len(reasons) - len(shown), "earlier reason(s)", "  ")
-        lines.append("  to avoid it: pass changing values as tensors, or keep them constant between calls")
+        lines += _advice(shown)
     if not verbose:
         lines.append("explain(verbose=True) lists every guard, split and size")
     return Page("\n".join(lines))
+
+
+_SIZES = re.compile(r"argument .*: (\w+)\[([^\]]*)\] -> (\w+)\[([^\]]*)\]")
+
+
+def _advice(reasons: Sequence[str]) -> list[str]:
+    """What to do about these reasons."""
+    ran = [reason for reason in reasons if LINE_BY_LINE in reason]
+    again = [reason for reason in reasons if LINE_BY_LINE not in reason]
+    lines = ["  to have it compiled: move that line out of the step, or return what it needs"] if ran else []
+    if not all(map(_is_size, again)):
+        lines.append("  to avoid it: pass changing values as tensors, or keep them constant between calls")
+    elif again:
+        lines.append("  sizes that change are left open from then on: nothing to do, unless this goes on")
+    return lines
+
+
+def _is_size(reason: str) -> bool:
+    """Whether a tensor came with other extents, and nothing else was different."""
+    found = _SIZES.match(reason)
+    return found is not None and found[1] == found[3] and found[2].count(",") == found[4].count(",")
 
 
 def _times(function: JitFunction) -> list[str]:

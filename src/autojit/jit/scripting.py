@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autojit.core.futures import Future, called
 from autojit.dispatch.declared import declared
 from autojit.jit.function import jit
 from autojit.tensor.state import state
@@ -16,34 +17,6 @@ from autojit.tensor.state import state
 
 class TracerWarning(Warning):
     """What torch warns of when a trace may not hold for other inputs; here guards see to it, and nobody is warned."""
-
-
-class Future:
-    """The result of a forked call, or the exception that it raised."""
-
-    def __init__(self, call: Callable[[], Any]) -> None:
-        self._result: Any = None
-        self._error: Exception | None = None
-        try:
-            self._result = call()
-        except Exception as error:  # raised again by wait()
-            self._error = error
-
-    def done(self) -> bool:
-        """Whether the call has finished; always."""
-        return True
-
-    def wait(self) -> Any:
-        """The result.
-
-        Raises:
-            Exception: what the call raised.
-        """
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-    value = wait
 
 
 def script(obj: Callable[..., Any]) -> Any:
@@ -73,7 +46,7 @@ def trace(func: Callable[..., Any], example_inputs: object = ()) -> Any:
 
 
 @declared(method=False)
-def fork(func: Callable[..., Any], *args: object, **kwargs: object) -> Future:
+def fork(func: Callable[..., Any], *args: object, **kwargs: object) -> Future[Any]:
     """Call a function; ``wait`` gives its result.
 
     Example:
@@ -81,11 +54,11 @@ def fork(func: Callable[..., Any], *args: object, **kwargs: object) -> Future:
         >>> wait(fork(max, 1, 2))
         2
     """
-    return Future(lambda: func(*args, **kwargs))
+    return called(lambda: func(*args, **kwargs))
 
 
 @declared(method=False)
-def wait(future: Future) -> Any:
+def wait(future: Future[Any]) -> Any:
     """The result of a forked call; its exception is raised."""
     return future.wait()
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import autojit as aj
 from autojit.autograd.grad_mode import no_grad
+from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, UnsupportedError
+from autojit.core.records import record
 from autojit.distributed import functional
 from autojit.distributed.collectives import broadcast
 from autojit.distributed.groups import ProcessGroup, member_of
@@ -24,7 +26,38 @@ from autojit.nn.resharding import gathered, reshard_after
 from autojit.nn.utils import parametrize
 from autojit.tensor import Tensor
 
-__all__ = ["fully_shard"]
+__all__ = ["FSDPModule", "MixedPrecisionPolicy", "fully_shard"]
+
+
+class _Sharded(type):
+    def __instancecheck__(cls, given: object) -> bool:
+        return isinstance(given, Module) and "_is_fully_sharded" in given.__dict__
+
+
+class FSDPModule(metaclass=_Sharded):
+    """What a module is that `fully_shard` was called on; its class stays as it was.
+
+    Example:
+        >>> import autojit as aj
+        >>> isinstance(aj.nn.Linear(2, 2), aj.distributed.fsdp.FSDPModule)
+        False
+    """
+
+
+@record
+class MixedPrecisionPolicy:
+    """In which dtypes a module would be gathered, reduced and returned. `fully_shard` takes one that asks for none.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.distributed.fsdp.MixedPrecisionPolicy().param_dtype is None
+        True
+    """
+
+    param_dtype: DType | None = None
+    reduce_dtype: DType | None = None
+    output_dtype: DType | None = None
+    cast_forward_inputs: bool = True
 
 
 class Gathered(Module):
@@ -89,7 +122,7 @@ def fully_shard(
     """
     for name, given in (("shard_placement_fn", shard_placement_fn), ("mp_policy", mp_policy),
                         ("offload_policy", offload_policy), ("dp_mesh_dims", dp_mesh_dims)):  # fmt: skip
-        if given is not None:
+        if given is not None and given != MixedPrecisionPolicy():
             raise UnsupportedError(f"fully_shard: {name} is not there", {name: given}, "leave it out")
     group = member_of(mesh, "fully_shard")
     if group is None:
@@ -110,6 +143,7 @@ def fully_shard(
         if names:
             child.register_state_dict_post_hook(_show_whole)
             child.register_load_state_dict_pre_hook(_take_part)
+    module.__dict__["_is_fully_sharded"] = True  # for `FSDPModule`
     return module
 
 

@@ -6,7 +6,8 @@ parts and gives whole outputs, by one all-reduce. One after the other they need 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from typing import Any
 
@@ -22,7 +23,35 @@ from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
-__all__ = ["ColwiseParallel", "ParallelStyle", "Replicate", "RowwiseParallel", "Shard", "parallelize_module"]
+__all__ = ["ColwiseParallel", "DTensor", "ParallelStyle", "Replicate", "RowwiseParallel", "Shard", "parallelize_module"]
+
+
+class DTensor(Tensor):
+    """What torch makes of divided parameters. Here these are plain tensors, each rank's its part: none is a DTensor.
+
+    Raises:
+        RuntimeError: one is made.
+
+    Example:
+        >>> import autojit as aj
+        >>> isinstance(aj.ones(2), aj.distributed.tensor.DTensor)
+        False
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> DTensor:
+        raise UnsupportedError("DTensor: divided parameters are plain tensors here", {}, "use parallelize_module")
+
+
+@contextmanager
+def implicit_replication() -> Iterator[None]:
+    """A block in which plain tensors count as the same on all ranks; here they always do.
+
+    Example:
+        >>> import autojit as aj
+        >>> with aj.distributed.tensor.experimental.implicit_replication():
+        ...     y = aj.ones(2) + 1
+    """
+    yield
 
 
 @record

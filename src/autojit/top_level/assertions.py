@@ -8,7 +8,7 @@ from typing import Any
 from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
 
-__all__ = ["_assert", "_check", "_check_index", "_check_is_size", "_check_type", "_check_value"]
+__all__ = ["_assert", "_assert_async", "_check", "_check_index", "_check_is_size", "_check_type", "_check_value"]
 
 Message = Callable[[], str] | None
 
@@ -25,6 +25,20 @@ def _assert(condition: Any, message: str) -> None:
     """
     if not bool(condition):
         raise AssertionError(message)
+
+
+def _assert_async(condition: Tensor, message: str = "") -> None:
+    """Refuse where a tensor of one element is 0.
+
+    Raises:
+        RuntimeError: it is; under torch a device says so later, here the call does.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj._assert_async(aj.tensor(1))
+    """
+    if not bool(condition):
+        raise UsageError(message or "Expected Tensor with single nonzero value, but got zero")
 
 
 def _failed(error: type[Exception], condition: Any, message: Message) -> None:

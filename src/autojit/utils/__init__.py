@@ -13,5 +13,5 @@ __getattr__ = _LazyNames(
         "image": "autojit.utils.images",
         "image_grid": "autojit.utils.images",
     },
-    modules="_pytree checkpoint data dlpack hooks",
+    modules="_foreach_utils _pytree checkpoint data dlpack hooks",
 )

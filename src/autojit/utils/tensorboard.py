@@ -19,9 +19,12 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
+from autojit.core.lazy_modules import provide as _provide
 from autojit.tensor import Tensor
 
 __all__ = ["SummaryWriter"]
+
+_provide("autojit.utils", {"tensorboard.writer": "tensorboard"})
 
 _FORMAT = "tensorboard.compat.proto"
 

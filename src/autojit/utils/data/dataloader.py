@@ -23,6 +23,7 @@ from autojit.utils.data.worker_threads import Plan, thread_batches
 
 __all__ = ["DataLoader", "WorkerInfo", "get_worker_info"]
 
+_collate_fn_t = Callable[[list[Any]], Any]  # torch's name, which libraries annotate with
 THREADS = "thread"
 """What ``multiprocessing_context`` is given for workers that are threads."""
 

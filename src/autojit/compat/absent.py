@@ -1,0 +1,28 @@
+"""What of torch autojit leaves out on purpose, with what takes its place: told where a program asks for it."""
+
+from __future__ import annotations
+
+REASONS = {
+    "ao": "there are no quantised tensors",
+    "chalf": "the narrowest complex numbers are complex64",
+    "complex32": "the narrowest complex numbers are complex64",
+    "fx": "modules are not traced symbolically: aj.jit captures steps, forward hooks give what is inside a module",
+    "_inductor": "steps are compiled by autojit's own code generator",
+    "jit.load": "TorchScript is not there: load weights by aj.load",
+    "jit.save": "TorchScript is not there: save state_dict(), or export a step by step.export()",
+    "library": "ops are not registered by name: aj.op makes one of a Numba function, autograd.Function of Python",
+    "nested": "there are no nested tensors: pad, and pass masks or lengths",
+    "onnx": "a step is exported by step.export(), its graph printed by step.show()",
+    "quantization": "there are no quantised tensors",
+    "quasirandom": "scipy.stats.qmc.Sobol draws such points",
+    "utils.cpp_extension": "there is no C++ to extend: aj.op makes an op of a Numba function",
+}
+
+
+def reason_of(name: str) -> str | None:
+    """Why a name of torch's is not here, ``torch.`` left out; None where nothing is said of it or what it is in."""
+    while name:
+        if name in REASONS:
+            return REASONS[name]
+        name = name.rpartition(".")[0]
+    return None
