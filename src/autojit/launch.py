@@ -26,6 +26,10 @@ __all__ = ["command", "main"]
 
 _GRACE_S = 8.0  # that ranks have to end after a signal, or after another one has failed
 _LOOK_S = 0.2
+_RING_BELOW = 4
+"""Ranks below which Open MPI's begun all-reduces are told to go around a ring, as they do for more: by themselves they
+reduce to one rank and broadcast. Two ranks of one machine, least of 40 rounds in turns: 7 MB 2.4 in place of 4.1 ms,
+1 MB 0.25 in place of 0.42 ms, 64 KB 41 in place of 39 us."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -97,6 +101,8 @@ def environment(ranks: int, restart: int = 0) -> dict[str, str]:
         found |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     found.setdefault("AUTOJIT_NUM_THREADS", str(max(1, _cores() // ranks)))
     found.setdefault("OMP_NUM_THREADS", "1")  # as torchrun
+    if ranks < _RING_BELOW:
+        found.setdefault("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "ring")
     found["AUTOJIT_RESTART"] = found["TORCHELASTIC_RESTART_COUNT"] = str(restart)
     return found
 

@@ -81,6 +81,37 @@ def check_random_programs() -> None:
             np.testing.assert_allclose(a, b[rank] if flag else b, rtol=1e-8, atol=1e-9 * max(1, np.abs(b).max()))
 
 
+def check_what_is_begun_is_there_when_it_has_been_waited_for() -> None:
+    """Begun and ended in a step, outside of one, and on ranks of which some run line by line: the same numbers."""
+    floats, whole = (aj.float64, aj.float32, aj.float16, aj.bfloat16), (aj.int8, aj.int64, aj.bool)
+    cases = [(dtype, op) for dtype in floats for op in ("sum", "avg", "prod", "max", "min")]
+    cases += [(dtype, op) for dtype in whole for op in ("sum", "max")]
+
+    def summed(xs: list[Any], between: Any) -> Any:
+        works = [dist.all_reduce(x, op, async_op=True) for x, (_, op) in zip(xs, cases, strict=True)]
+        product = between @ between
+        for work in works:
+            work.wait()
+        return xs, product
+
+    step, by_line = aj.jit(summed), dist.get_rank() == 1
+    for k in range(3):
+        drawn = np.random.default_rng(10 * k + dist.get_rank())
+        given = [aj.tensor(30 * drawn.normal(size=9)).to(dtype) for dtype, _ in cases]
+        if dist.get_rank() == 0:
+            for x in given[: 5 * len(floats)]:
+                x[0] = float("nan")
+        expected = [x.clone() for x in given]
+        for x, (_, op) in zip(expected, cases, strict=True):
+            dist.all_reduce(x, op)
+        found, product = (summed if by_line and k == 2 else step)([x.clone() for x in given], aj.full((3, 3), k + 1.0))
+        assert product[0, 0] == 3.0 * (k + 1) ** 2
+        for x, y, case in zip(found, expected, cases, strict=True):
+            assert x.dtype is y.dtype, case
+            tolerance = {aj.float64: 1e-14, aj.float32: 1e-6, aj.float16: 1e-3, aj.bfloat16: 1e-2}.get(case[0], 0.0)
+            assert aj.allclose(x.double(), y.double(), rtol=tolerance, atol=0, equal_nan=True), (case, x, y)
+
+
 def check_other_programs_are_an_error_and_no_hang() -> None:
     @aj.jit
     def step(x: Any) -> Any:

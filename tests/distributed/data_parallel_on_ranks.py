@@ -270,6 +270,40 @@ def check_hooks_take_the_averages_place() -> None:
     assert seen == [0]
 
 
+def check_buckets_are_begun_while_the_backward_pass_computes() -> None:
+    """In the order of the pass, and none is waited for before all are; in a step there are products in between."""
+    told: list[str] = []
+
+    class Told(dist.Future):
+        def __init__(self, number: int, of: dist.Future) -> None:
+            self.number, self.of = number, of
+            told.append(f"begun {number}")
+
+        def wait(self) -> Any:
+            told.append(f"ended {self.number}")
+            return self.of.wait()
+
+    def hook(state: Any, bucket: dist.GradBucket) -> Any:
+        return Told(bucket.index(), dist.all_reduce(bucket.buffer(), async_op=True).get_future())
+
+    layers = [nn.Linear(6, 6, bias=False) for _ in range(3)]
+    model = DDP(nn.Sequential(*layers).double(), bucket_cap_mb=0.0001)
+    run = aj.jit(lambda x: model(x).square().mean().backward())
+    x = aj.ones(2, 6, dtype=aj.float64)
+    run(x)
+    if dist.get_world_size() > 1:
+        lines = [line for line in run.show("schedule").split("\n") if line[:3].strip().isdigit()]
+        kinds = "".join({"all_reduce": "b", "wait": "e", "matmul": "m"}.get(line.split()[1], "") for line in lines)
+        backward = kinds[kinds.index("b") :]
+        assert backward.count("b") == backward.count("e") == 3, kinds
+        assert "m" in backward[: backward.rindex("b")], kinds
+        assert backward.endswith("eee"), kinds
+    model.zero_grad()
+    model.register_comm_hook(None, hook)
+    model(x).square().mean().backward()
+    assert told == [f"{what} {number}" for what in ("begun", "ended") for number in range(3)]
+
+
 def check_a_compiled_forward_pass_alone() -> None:
     n, me = dist.get_world_size(), dist.get_rank()
     model = DDP(nn.Linear(2, 1, bias=False).double())

@@ -69,8 +69,8 @@ def check_dtype(dtype: np.dtype[Any], op: str, name: str) -> None:
 
 def to_engine(array: Ndarray, op: str) -> tuple[Ndarray, Any]:
     """The elements as the engine combines them, which may be the array's memory, and the engine's reduction."""
-    parts = wide(array)
     engine_op: Any = "sum" if op == "avg" else op
+    parts = wide(array, engine_op)  # what a compiled step sends: some ranks may run line by line
     if op in ("max", "min") and parts.dtype.kind == "f":
         return ordered_keys(parts, engine_op), engine_op
     if op in COMBINATIONS:
