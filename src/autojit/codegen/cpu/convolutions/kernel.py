@@ -35,7 +35,8 @@ from autojit.codegen.cpu.convolutions.packing import (
     write_pack,
 )  # fmt: skip
 from autojit.codegen.cpu.convolutions.paired_weights import PAIR_WEIGHTS, PairedWeights
-from autojit.codegen.cpu.convolutions.tiles import Registers, best_cut
+from autojit.codegen.cpu.convolutions.tiles import HeldTile, Registers, best_cut
+from autojit.codegen.cpu.convolutions.unit_weights import UnitWeights, images_together
 from autojit.codegen.cpu.convolutions.weight_columns import WeightColumns, has_columns
 from autojit.codegen.cpu.convolutions.weight_kernel import print_convolution_weight
 from autojit.codegen.cpu.kernel_text import KernelText
@@ -132,6 +133,12 @@ class _Printer:
             layouts.append(laid_out(True))
         self.cut = best_cut(layouts, self.rows, self.channels, self.lanes.lanes, registers)
         self.layout, self.tiling, self.together = self.cut.layout, self.cut.tiling, registers.together
+        self.row_step, self.ordered = self.weight_row, None
+        if isinstance(op, ConvolutionInput) and not self.lanes.of_pairs:
+            strides = self.weight_row, self.weight_channel
+            self.ordered = UnitWeights.of(self.layout, self.channels, self.tiling.height, strides, self.size)
+        if self.ordered is not None:
+            self.layout, self.row_step = self.ordered.ordered, 1
         self.places = prod(self.layout.result)
         self.module, self.is_open = VectorModule(), self.layout.is_open
         self.pairs = None
@@ -162,11 +169,17 @@ class _Printer:
         places = prod(self.layout.places)
         image_ns = per_place * typical(places) + 0.3 * typical(self.places)
         self.estimate = 1000.0 + typical(self.images) * image_ns
-        outer = self.images * self.groups * self.layout.bands
+        packed = self.channels * self.layout.plane + self.cut.padded + self.layout.reach
+        self.packed_bytes = aligned(packed * self.size)
         image_ps = round(1000 * per_place) * places + 300 * self.places if self.is_open else round(1000 * image_ns)
         most = MAX_CHUNKS if self.pairs is None else self.pairs.most_chunks(self.estimate, MAX_CHUNKS)
         wanted = wanted_chunks(self.estimate, self.images * image_ps, most)
         tiles = -(-self.rows // self.tiling.height) if self.rows else 1
+        self.unit_images = 1
+        if self.ordered is not None and self.groups == self.layout.bands == 1:
+            parts = typical(self.images), packed, self.weights_per_group, typical(wanted), tiles
+            self.unit_images = images_together(*parts, self.size)
+        outer = -(-self.images // self.unit_images) * self.groups * self.layout.bands
         blocks = min(tiles, max(1, typical(wanted) // max(typical(outer), 1)))
         self.block_rows = -(-tiles // blocks) * self.tiling.height
         self.blocks = max(1, -(-self.rows // self.block_rows))
@@ -176,10 +189,12 @@ class _Printer:
 
     def _plan_scratch(self) -> None:
         idle = self.cut.padded
-        self.packed_bytes = aligned((self.channels * self.layout.plane + idle + self.layout.reach) * self.size)
         self.staged_bytes = aligned(self.tiling.height * idle * self.size)
         self.weight_bytes = 0 if self.pairs is None else aligned(self.pairs.size_bytes)
-        self.scratch_bytes = self.packed_bytes + self.staged_bytes + self.weight_bytes
+        if self.ordered is not None:
+            self.weight_bytes = aligned(self.ordered.size_bytes(self.block_rows))
+        self.images_bytes = self.unit_images * self.packed_bytes
+        self.scratch_bytes = self.images_bytes + self.staged_bytes + self.weight_bytes
 
     def print(self) -> KernelText:
         shapes = list(product(self.tiling.heights, self.tiling.widths))
@@ -193,6 +208,8 @@ class _Printer:
             self._write_table(number, phase)
         if self.pairs is not None:
             self.pairs.write(self.module)
+        if self.ordered is not None:
+            self.ordered.write(self.module, self.lanes.element)
         return kernel.kernel_text(self.chunks, self.estimate, scratch_bytes=self.scratch_bytes)
 
     # -- the kernel
@@ -201,7 +218,7 @@ class _Printer:
         text = VectorKernel(self.module, "kernel")
         self.image, self.weight, self.result, scratch = text.pointers([0] * 4)
         self.packed = text.at(scratch, text.mul("%worker", self.scratch_bytes))
-        self.staged = text.at(self.packed, self.packed_bytes)
+        self.staged = text.at(self.packed, self.images_bytes)
         if self.pairs is not None and not self.pairs.is_there:
             to = text.at(self.staged, self.staged_bytes)
             text.call(PAIR_WEIGHTS, self.weight, to)
@@ -217,20 +234,26 @@ class _Printer:
         image, band = divide(text, rest, layout.bands)
         axis = layout.band_axis
         start = text.least(text.mul(band, layout.band[axis]), layout.places[axis] - layout.band[axis])
-        text.fill_bytes(self.packed, 0, self.packed_bytes)
+        text.fill_bytes(self.packed, 0, self.images_bytes)
         image_bytes = self.all_channels * prod(layout.image) * self.operand.size_bytes
-        source = text.at(self.image, text.mul(image, image_bytes))
-        text.call(pack_signature(layout), self.all_channels, source, start, self.packed)
+        image = text.mul(image, self.unit_images)
+        count = text.least(text.sub(self.images, image), self.unit_images) if self.unit_images > 1 else "1"
+        with text.loop(0, count) as k:
+            source = text.at(self.image, text.mul(text.add(image, k), image_bytes))
+            packed = text.at(self.packed, text.mul(k, self.packed_bytes))
+            text.call(pack_signature(layout), self.all_channels, source, start, packed)
         _, group = divide(text, image, self.groups)
         result = text.at(self.result, text.mul(image, self.rows * self.places * self.size))
         weight = text.at(self.weight, text.mul(group, self.weights_per_group * self.size))
         low = text.mul(block, self.block_rows)
         high = text.least(text.add(low, self.block_rows), self.rows)
+        if self.ordered is not None:
+            weight = self.ordered.copy(text, weight, (low, high), text.at(self.staged, self.staged_bytes))
         for number, phase in enumerate(layout.phases):
-            self._phase(text, number, phase, (low, high), (weight, result, start))
+            self._phase(text, number, phase, (low, high), (weight, result, start, count))
 
     def _phase(
-        self, text: VectorText, number: int, phase: Phase, rows: tuple[str, str], where: tuple[str, str, str]
+        self, text: VectorText, number: int, phase: Phase, rows: tuple[str, str], where: tuple[str, str, str, str]
     ) -> None:
         """All tiles of the unit's rows: whole ones, then what is left."""
         low, high = rows
@@ -242,17 +265,22 @@ class _Printer:
                 self._rows(text, number, phase, (whole, self.tiling.last), where)
 
     def _rows(
-        self, text: VectorText, number: int, phase: Phase, tile: tuple[str, int], where: tuple[str, str, str]
+        self, text: VectorText, number: int, phase: Phase, tile: tuple[str, int], where: tuple[str, str, str, str]
     ) -> None:
         layout, cut = self.layout, self.cut
-        weight, result, start = where
+        weight, result, start, images = where
         row, height = tile
-        weights = text.at(weight, text.mul(row, self.weight_row * self.size))
-        target = text.at(result, text.mul(row, self.places * self.size))
+        if self.ordered is None:
+            weights = text.at(weight, text.mul(row, self.weight_row * self.size))
+        else:
+            place = text.mul(row, self.ordered.size_bytes(1))
+            weights = text.at(weight, text.add(place, self.ordered.before(number) * self.size))
         _, rows, columns = layout.packed
-        with text.loop(0, layout.band[0]) as d, text.loop(0, cut.count) as run:
+        with text.loop(0, images) as k, text.loop(0, layout.band[0]) as d, text.loop(0, cut.count) as run:
+            target = text.at(result, text.mul(text.add(text.mul(k, self.rows), row), self.places * self.size))
+            packed = text.at(self.packed, text.mul(k, self.packed_bytes))
             h = text.least(text.mul(run, cut.rows), layout.band[1] - cut.rows)
-            base = text.at(self.packed, text.mul(offset(text, [(d, rows * columns), (h, columns)]), self.size))
+            base = text.at(packed, text.mul(offset(text, [(d, rows * columns), (h, columns)]), self.size))
             if cut.is_direct:
                 first = self._position(text, phase, start, d, h)
                 place = text.at(target, text.mul(first, self.size))
@@ -356,7 +384,7 @@ class _Printer:
     def _tile_function(self, height: int, grains: int, number: int | None, phase: Phase | None) -> None:
         signature = self._tile(height, grains, number)
         text = VectorText(self.module, signature, linkage="internal", attributes=INTERNAL)
-        tile = _Tile(height, self._vectors(grains))
+        tile = HeldTile(height, self._vectors(grains))
         sums = ["zeroinitializer"] * len(tile.kinds)
         if self.channels and (phase is None or phase.taps):
             if phase is None or not self.is_unrolled:
@@ -369,17 +397,17 @@ class _Printer:
                 text.store_vector(vector, sums[row * len(tile.vectors) + k], text.at(line, place))
         text.finish()
 
-    def _sum_unrolled(self, text: VectorText, tile: _Tile, phase: Phase, sums: State) -> State:
+    def _sum_unrolled(self, text: VectorText, tile: HeldTile, phase: Phase, sums: State) -> State:
         def channel(state: State) -> State:
             left, a, b, *totals = state
             for tap, place in phase.taps:
                 totals = self._tap(text, tile, (text.at(a, tap * self.size), text.at(b, place * self.size)), totals)
-            return [text.sub(left, 1), *self._next_channel(text, a, b), *totals]
+            return [text.sub(left, 1), *self._next_channel(text, phase, a, b), *totals]
 
         kinds = ["i64", "ptr", "ptr", *tile.kinds]
         return text.repeat(kinds, [self.channels, "%a", "%b", *sums], channel)[3:]
 
-    def _sum_table(self, text: VectorText, tile: _Tile, phase: Phase | None, sums: State) -> State:
+    def _sum_table(self, text: VectorText, tile: HeldTile, phase: Phase | None, sums: State) -> State:
         """Walk the table by taps, or by lines of taps that are placed alike in every line."""
         line = ((0, 0),) if phase is None else phase.taps[: phase.line]
         shifts = [((a - line[0][0]) * self.size, (b - line[0][1]) * self.size) for a, b in line]
@@ -398,29 +426,24 @@ class _Printer:
 
             looped = ["i64", "ptr", *kinds[3:]]
             totals = text.while_left(1, looped, ["%count", "%taps", *totals], tap)[2:]
-            return [text.sub(left, 1), *self._next_channel(text, a, b), *totals]
+            return [text.sub(left, 1), *self._next_channel(text, phase, a, b), *totals]
 
         return text.repeat(kinds, [self.channels, "%a", "%b", *sums], channel)[3:]
 
-    def _next_channel(self, text: VectorText, a: str, b: str) -> list[str]:
-        return [text.at(a, self.weight_channel * self.size), text.at(b, self.layout.plane * self.size)]
+    def _next_channel(self, text: VectorText, phase: Phase | None, a: str, b: str) -> list[str]:
+        step: Operand = self.weight_channel * self.size
+        if self.ordered is not None:
+            taps = "%count" if phase is None else len(phase.taps)
+            step = text.mul(taps, self.tiling.height * self.size)
+        return [text.at(a, step), text.at(b, self.layout.plane * self.size)]
 
-    def _tap(self, text: VectorText, tile: _Tile, at: tuple[str, str], totals: State) -> State:
+    def _tap(self, text: VectorText, tile: HeldTile, at: tuple[str, str], totals: State) -> State:
         a, b = at
         seen = [text.load_vector(v, text.at(b, place)) for v, place in zip(tile.vectors, tile.places, strict=True)]
         found: list[str] = []
         for row in range(tile.height):
-            factor = text.load(self.lanes.element, text.at(a, row * self.weight_row * self.size))
+            factor = text.load(self.lanes.element, text.at(a, row * self.row_step * self.size))
             spread = {v: text.splat(factor, v.element, v.lanes) for v in dict.fromkeys(tile.vectors)}
             for vector, places in zip(tile.vectors, seen, strict=True):
                 found.append(vector.multiply_add(text, spread[vector], places, totals[len(found)]))
         return found
-
-
-class _Tile:
-    """The vectors of a tile's rows, where each begins in bytes, and the types of all sums."""
-
-    def __init__(self, height: int, vectors: list[Lanes]) -> None:
-        self.height, self.vectors = height, vectors
-        self.places = [sum(v.size_bytes for v in vectors[:k]) for k in range(len(vectors))]
-        self.kinds = [v.text for v in vectors] * height

@@ -13,6 +13,7 @@ from functools import lru_cache
 from math import prod
 
 from autojit.codegen.cpu.convolutions.layout import Layout
+from autojit.codegen.cpu.convolutions.movers import Lanes
 from autojit.codegen.cpu.convolutions.packing import VECTOR_BYTES, copies_whole_rows
 from autojit.codegen.target import HostTarget
 from autojit.core.records import record
@@ -220,3 +221,12 @@ def _tile_cycles(height: int, grains: int, steps: float, registers: Registers) -
     instructions = height * vectors + height + vectors
     latency = LATENCY * min(1.0, steps * instructions / AHEAD)
     return steps * (max(products, loads, instructions / 4, latency) + 0.03 * loads) + 15 + height * vectors
+
+
+class HeldTile:
+    """The vectors of a tile's rows, where each begins in bytes, and the types of all sums."""
+
+    def __init__(self, height: int, vectors: Sequence[Lanes]) -> None:
+        self.height, self.vectors = height, list(vectors)
+        self.places = [sum(v.size_bytes for v in vectors[:k]) for k in range(len(vectors))]
+        self.kinds = [v.text for v in vectors] * height
