@@ -18,7 +18,7 @@ from autojit.distributed import traced
 from autojit.distributed.groups import ProcessGroup, member_of
 from autojit.distributed.memory import Target, elements
 from autojit.distributed.reductions import ReduceOp, check_dtype, from_engine, operation, to_engine
-from autojit.distributed.work import Recorded, Work, begun
+from autojit.distributed.work import Recorded, Work, Works, begun
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -121,24 +121,6 @@ def all_reduce_coalesced(
     """`all_reduce` of several tensors."""
     works = [all_reduce(t, op, group, async_op) for t in tensors]
     return Works([w for w in works if w is not None], list(tensors)) if async_op else None
-
-
-class Works(Work):
-    """Several collectives that are waited for together."""
-
-    def __init__(self, works: Sequence[Work], tensors: Sequence[Tensor]) -> None:
-        self._works = list(works)
-        super().__init__(self, _nothing, tensors)
-
-    source = None
-
-    def wait(self, timeout: Any = None) -> bool:
-        """Return when all are done."""
-        return all(work.wait(timeout) for work in self._works)
-
-    def is_completed(self) -> bool:
-        """Whether all are done."""
-        return all(work.is_completed() for work in self._works)
 
 
 def broadcast(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core import communicator
@@ -153,3 +153,21 @@ class Work:
         self._is_finished = True
         self._finish()
         self._pending = None
+
+
+class Works(Work):
+    """Several collectives that are waited for together."""
+
+    def __init__(self, works: Sequence[Work], tensors: Sequence[Any]) -> None:
+        self._works = list(works)
+        super().__init__(self, lambda: None, tensors)
+
+    source = None
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Return when all are done."""
+        return all(work.wait(timeout) for work in self._works)
+
+    def is_completed(self) -> bool:
+        """Whether all are done."""
+        return all(work.is_completed() for work in self._works)
