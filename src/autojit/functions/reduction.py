@@ -193,7 +193,7 @@ def _spread_of(name: str, x: Tensor, dims: Dims, is_unbiased: Any, correction: N
     return in_one_step(name, options, x, node=f"{name.title()}Backward0")
 
 
-def _warn_of_freedom(name: str, input: Tensor, axes: tuple[int, ...], correction: Number) -> None:
+def _warn_of_freedom(name: str, input: Tensor, axes: tuple[int, ...], correction: Any) -> None:
     shape = type_of(input).shape
     if computes_at_once() and math.prod(shape[axis] for axis in axes) - correction <= 0:
         warn(
