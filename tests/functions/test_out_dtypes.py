@@ -142,7 +142,12 @@ def test_asarray_shares_memory_or_copies_as_it_is_told() -> None:
 def test_bytes_are_seen_as_another_dtype_without_a_copy_or_not_at_all() -> None:
     x = aj.ones(2, 4)
     assert x.view(aj.int16).data_ptr() == x.data_ptr()
+    for dtype in (aj.float32, aj.int32):
+        assert not x.clone().requires_grad_().view(dtype).requires_grad
     for apart in (x.t(), x[:, ::2]):
         with pytest.raises(RuntimeError, match=r"stride\(-1\) must be 1"):
             apart.view(aj.float64)
+    for shifted, what in ((aj.ones(5)[1:], "storage_offset"), (aj.ones(2, 3)[:, :2], "stride")):
+        with pytest.raises(RuntimeError, match=rf"{what}\(0?\) must be divisible by 2"):
+            shifted.view(aj.float64)
     assert x.t().view(aj.int32).shape == (4, 2)  # of one size, in any order

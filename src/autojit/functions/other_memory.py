@@ -150,8 +150,8 @@ def resize_(self: Tensor, *size: Sizes, memory_format: MemoryFormat | None = Non
     if shape == type_of(self).shape:
         return self
     count = prod(shape)
-    if count > np.iinfo(np.intp).max:
-        raise UsageError("numel: integer multiplication overflow", {"size": list(shape)})
+    if count * type_of(self).dtype.size_bytes > np.iinfo(np.intp).max:
+        raise UsageError(f"Storage size calculation overflowed with sizes={list(shape)}")
     root = storage_of(self).array
     assert root is not None
     start = storage_offset(self)

@@ -77,9 +77,9 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Sizes | N
 def _as_dtype(input: Tensor, dtype: DType) -> Tensor:
     """The bytes under another dtype: shares memory and version, has no derivative."""
     if dtype is type_of(input).dtype:
-        return view(input, type_of(input).shape)
+        return input.detach()
     op = ops.Bitcast(dtype)
-    op.require_view(input._array)
+    op.require_view(input._array, storage_of(input).array)
     with grad_mode(False):
         found: Tensor = apply(op, input)
     found._view = View(None, (*storage_chain(input), op), None, storage_of(input))

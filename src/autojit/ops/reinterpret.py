@@ -222,13 +222,19 @@ class Bitcast(Retyped):
             x = np.ascontiguousarray(x)
         return x.view(self.dtype.numpy)
 
-    def require_view(self, x: Any) -> None:
-        """ShapeError where an array's bytes cannot be seen as numbers of the dtype without a copy."""
-        if type(x) is np.ndarray and x.ndim and x.size and self.copies(x):
-            raise ShapeError(
-                f"self.stride(-1) must be 1 to view {x.dtype.name} as {self.dtype.name} (different element sizes), but "
-                f"got {x.strides[-1] // x.itemsize}"
-            )
+    def require_view(self, x: Any, root: Any) -> None:
+        """ShapeError where an array in the memory of ``root`` cannot be seen as numbers of the dtype without a copy."""
+        if type(x) is not np.ndarray or not x.size:
+            return
+        size, what = self.dtype.size_bytes, f"view {x.dtype.name} as {self.dtype.name} (different element sizes)"
+        if x.ndim and self.copies(x):
+            raise ShapeError(f"self.stride(-1) must be 1 to {what}, but got {x.strides[-1] // x.itemsize}")
+        if size <= x.itemsize or type(root) is not np.ndarray:
+            return
+        ratio, offset = size // x.itemsize, x.ctypes.data - root.ctypes.data
+        for name, step in (*[(f"stride({k})", n) for k, n in enumerate(x.strides[:-1])], ("storage_offset()", offset)):
+            if step % size:
+                raise ShapeError(f"self.{name} must be divisible by {ratio} to {what}, but got {step // x.itemsize}")
 
     def copies(self, x: Ndarray) -> bool:
         return x.itemsize != self.dtype.size_bytes and x.strides[-1] != x.itemsize
