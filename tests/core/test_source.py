@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from typing import Any
 
 import pytest
@@ -66,3 +68,34 @@ def test_a_failed_call_of_a_module_leaves_nothing_behind() -> None:
         aj.jit(lambda x: nn.Sequential(Bad())(x))(aj.ones(3))
     assert state.trace is None
     assert source._entered.frame is None
+
+
+def _both_ways() -> tuple[source.SourceLocation, source.SourceLocation]:
+    """Both from one instruction: they look past this frame, which is one of the user's."""
+    looks: list[Any] = [source.here, source.user_place]
+    found = [look(depth=2) for look in looks]
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("way", ["called", "in a library", "in a context", "by a module", "in a made class"])
+def test_the_place_alone_is_that_of_the_place_with_its_callee(way: str) -> None:
+    found: list[tuple[source.SourceLocation, source.SourceLocation]] = []
+
+    def look(*_: Any) -> int:
+        found.append(_both_ways())
+        return 0
+
+    if way == "called":
+        look()
+    elif way == "in a library":
+        functools.reduce(lambda _, x: look(x), [1, 2], 0)
+    elif way == "in a context":
+        aj.no_grad()(look)()
+    elif way == "by a module":
+        module: Any = nn.Tanh()
+        module.apply(look)
+    else:
+        dataclasses.make_dataclass("Made", [("x", int, dataclasses.field(default_factory=look))])()
+    assert found
+    assert all(with_callee.is_call_of(alone) for with_callee, alone in found)
+    assert {alone.file for _, alone in found} <= {__file__, "<string>"}

@@ -12,6 +12,7 @@ import pytest
 
 import autojit as aj
 from autojit.core.errors import TraceError
+from autojit.jit.guards import may_be_changed
 
 FACTOR = 2.0
 TABLE = {"scale": 3.0, "names": ["a"]}
@@ -337,3 +338,39 @@ def test_hooks_that_a_step_leaves_behind_are_refused_and_taken_back(where: str) 
     for count in (1, 2, 3):
         step(aj.ones(1, 2))
         assert seen == [where] * count
+
+
+class _Names(list[str]):
+    pass
+
+
+@pytest.mark.parametrize("depth", range(3))
+def test_what_may_be_changed_is_found_among_anything(depth: int) -> None:
+    """A list or array, of a class of the user's too, at any depth of tuples; nothing else is."""
+    still: tuple[Any, ...] = (
+        1,
+        2.0,
+        "x",
+        None,
+        len,
+        one,
+        property(),
+        staticmethod(len),
+        {},
+        set(),
+        range(3),
+        (),
+        one(),
+    )
+    kinds: list[Any] = [[], _Names(), np.zeros(2)]
+    for changed in kinds:
+        value: Any = (*still, changed)
+        for _ in range(depth):
+            value = (*still, value)
+        assert may_be_changed(value)
+        assert may_be_changed(changed)
+    value = still
+    for _ in range(depth):
+        value = (*still, value)
+    assert not may_be_changed(value)
+    assert not any(map(may_be_changed, still))

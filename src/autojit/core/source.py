@@ -170,6 +170,19 @@ def here(of_history: bool = False, depth: int = 1, is_inside: bool = False) -> S
     return UNKNOWN
 
 
+def user_place(depth: int = 1) -> SourceLocation:
+    """``here(depth=depth)`` for who does not ask what the user called there: one look at every frame."""
+    frame: FrameType | None = sys._getframe(depth)
+    known = _kinds
+    while frame is not None:
+        code = frame.f_code
+        is_users = id(code) not in known and (not _PASSED.get(code.co_filename, True) or not _kind_of(code))
+        if is_users and not _is_generated(frame):
+            return SourceLocation(code, frame.f_lasti)
+        frame = frame.f_back
+    return UNKNOWN
+
+
 def place_in_history(depth: int) -> Place | SourceLocation:
     """``here(True, depth)`` for what eager ops record, as cheaply as possible: most often only what it is made of."""
     frame: FrameType | None = sys._getframe(depth)

@@ -34,6 +34,8 @@ _KINDS = frozenset((SymbolicSize, tuple))
 
 
 def _structure(value: object) -> Any:
-    if type(value) is SymbolicSize:
-        return value.expression
-    return tuple([_structure(part) for part in value]) if type(value) is tuple else value
+    if type(value) is tuple:
+        if _KINDS.isdisjoint(map(type, value)):
+            return value
+        return tuple([_structure(part) if type(part) in _KINDS else part for part in value])
+    return value.expression if type(value) is SymbolicSize else value

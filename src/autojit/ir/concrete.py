@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 from autojit.core.size_expressions import constant
@@ -92,7 +93,13 @@ def symbols_of(what: Any) -> set[str]:
         what = what.shape
     elif isinstance(what, Op):
         what = tuple([getattr(what, name) for name in what.__match_args__])
-    return set().union(*map(symbols_of, what)) if isinstance(what, tuple) else set()
+    if not isinstance(what, tuple) or _WITHOUT_SYMBOLS.issuperset(map(type, what)):
+        return set()
+    return set().union(*map(symbols_of, what))
+
+
+_WITHOUT_SYMBOLS = frozenset((int, float, bool, str, NoneType))
+"""Of parts: most shapes and parameters are seen at a glance."""
 
 
 def take_sizes(kind: TensorType, shape: tuple[int, ...], sizes: dict[str, int]) -> None:

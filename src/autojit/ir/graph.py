@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from autojit.core.source import UNKNOWN, SourceLocation
@@ -93,13 +95,7 @@ class Graph:
 
     def use_counts(self) -> dict[Value, int]:
         """Value -> how often it is read, by nodes and as an output; values that nobody reads are absent."""
-        found: dict[Value, int] = {}
-        for node in self.nodes:
-            for value in node.inputs:
-                found[value] = found.get(value, 0) + 1
-        for value in self.outputs:
-            found[value] = found.get(value, 0) + 1
-        return found
+        return dict(Counter(chain(chain.from_iterable([node.inputs for node in self.nodes]), self.outputs)))
 
     def renamed(self, nodes: Iterable[Node], names: Mapping[Value, Value]) -> Graph:
         """A graph of other nodes, whose outputs have new names."""

@@ -43,6 +43,11 @@ class WordsGuard(NamedTuple):
     obj: object
     find: Callable[[Any], Any]
 
+    def is_told(self) -> bool:
+        """Whether this interpreter tells them."""
+        words = self.find(self.obj)
+        return words is not None and len(words) > 0
+
     def words(self) -> list[WordGuard]:
         """The words to compare, as they are now."""
         words = self.find(self.obj)
@@ -250,9 +255,17 @@ def stays(now: object, before: object) -> bool:
 
 def may_be_changed(value: object) -> bool:
     """Whether it is, or has in it, a list or array: such are compared by what is in them."""
-    if type(value) is tuple:  # of a class, a thousand functions
-        return any(may_be_changed(part) for part in value if type(part) is not FunctionType)
-    return isinstance(value, (list, np.ndarray))  # no union, which would be made at every call
+    if type(value) is tuple:  # of a class, a thousand functions: few kinds of things
+        kinds = set(map(type, value))
+        if any(issubclass(kind, _CHANGED) for kind in kinds - _UNCHANGED):
+            return True
+        return tuple in kinds and any(may_be_changed(part) for part in value if type(part) is tuple)
+    return issubclass(type(value), _CHANGED)  # no union, which would be made at every call
+
+
+_CHANGED = (list, np.ndarray)
+_UNCHANGED = frozenset((*PRIMITIVES, tuple, FunctionType, property, staticmethod, classmethod))
+"""Kinds that most tuples have in them, none of which is changed; a tuple is looked into."""
 
 
 def is_value(obj: object) -> bool:

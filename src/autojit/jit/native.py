@@ -378,8 +378,9 @@ class NativeStep:
                 guards.append(guard.native._replace(expected=self._expected(guard)))
             elif _has_words(guard):
                 for k, word in enumerate(self._words(number)):
-                    if data_address(word.counter) not in known:
-                        known.add(data_address(word.counter))
+                    address = data_address(word.counter)
+                    if address not in known:
+                        known.add(address)
                         self.word_places[len(guards)] = number, k
                         guards.append(word)
         return guards
@@ -435,4 +436,4 @@ def _has_words(guard: Guard) -> bool:
 def _is_native(guard: Guard) -> bool:
     """Whether the entry point can tell that a guard holds."""
     native = guard.native
-    return isinstance(native, CellGuard | DictGuard) or (native is not None and bool(native.words()))
+    return isinstance(native, CellGuard | DictGuard) or (native is not None and native.is_told())

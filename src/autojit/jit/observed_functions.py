@@ -51,7 +51,7 @@ _WITHOUT_SECRETS = frozenset((
 def is_module(value: object) -> bool:
     """Whether an object is an ``nn.Module``; asks its class only, for objects may answer any attribute."""
     bases = type(value).__mro__
-    return any(module_of(base) == "autojit.nn.module" and base.__name__ == "Module" for base in bases)
+    return any(base.__name__ == "Module" and module_of(base) == "autojit.nn.module" for base in bases)
 
 
 def is_user_code(code: CodeType, names: dict[str, Any]) -> bool:

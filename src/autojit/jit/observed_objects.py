@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from autojit.core.source import here
+from autojit.core.source import here, user_place
 from autojit.history.gradients import hook_tables
 from autojit.jit.asked_contexts import note_contexts
 from autojit.jit.contents import CONTAINERS
@@ -69,39 +69,37 @@ class ObservedObjects:
         """``give_up`` for something that no step does."""
         self.give_up(Uncompiled(f"{what}: ran line by line"))
 
-    def enter(self, value: object, name: str = "") -> Any:
+    def enter(self, value: Any, name: str = "") -> Any:
         """``value`` exists outside: what is read from it is guarded. The value."""
-        kind = type(value)
-        if is_a(value, BuiltinFunctionType | MethodWrapperType) and not is_a(
-            value.__self__, ModuleType
-        ):  # a method of something outside
-            self.enter(value.__self__)
+        kind: Any = type(value)
+        if (kind is BuiltinFunctionType or kind is MethodWrapperType) and not is_a(value.__self__, ModuleType):
+            self.enter(value.__self__)  # a method of something outside
         if kind in PLAIN or id(value) in self.outside:
-            if is_a(value, Tensor) and kind is Tensor and id(value) not in self.outside:
+            if kind is Tensor and id(value) not in self.outside:
                 self._enter_tensor(value)
             return value
         self.outside[id(value)] = value
         if name:
             self.names.setdefault(id(value), name)
-        if is_a(value, Tensor):
+        if issubclass(kind, Tensor):
             self._enter_tensor(value)
-        elif is_a(value, CellType):
+        elif kind is CellType:
             return value
         else:
             self.counted.meet(value, name or kind.__name__, self)
             note_contexts(self, value)
         self.cached.meet(value)
         if kind not in CONTAINERS:
-            note_class(self, value if is_a(value, type) else kind)
+            note_class(self, value if issubclass(kind, type) else kind)
             self._functions.behind(value, self._met)
-            if is_a(value, FunctionType):
+            if kind is FunctionType:
                 self._enter_function(value)
                 self._note_code(value)
-            elif is_a(value, MethodType) and is_a(value.__func__, FunctionType):
+            elif kind is MethodType and type(value.__func__) is FunctionType:
                 self._note_code(value.__func__)
-            elif is_a(value, functools.partial):
+            elif issubclass(kind, functools.partial):
                 self.note_parts(value)
-            elif is_a(value, type):
+            elif issubclass(kind, type):
                 self.note_class_of(value)
             elif kind is not MethodType and is_user_class(kind):
                 self.note(
@@ -224,7 +222,7 @@ class ObservedObjects:
                 value is known.expected or identity[0] in self.counted.tables or same(value, known.expected)
             )
             return
-        guard = self.places_read[identity] = Guard(name, read, value, native, source=here())
+        guard = self.places_read[identity] = Guard(name, read, value, native, source=user_place())
         if held:
             guard.held_by = holder, key
         self.outside.setdefault(id(holder), holder)

@@ -136,7 +136,11 @@ def with_more(known: frozenset[tuple[int, Any]], places: Sequence[Location]) -> 
 def static_attribute(cls: type, name: str, after: type | None = None) -> Any:
     """What a class or a base (``after`` one of them) has under a name, without asking it; MISSING without one."""
     bases = cls.__mro__ if after is None else cls.__mro__[cls.__mro__.index(after) + 1 :]
-    return next((vars(base)[name] for base in bases if name in vars(base)), MISSING)
+    for base in bases:
+        table = vars(base)
+        if name in table:
+            return table[name]
+    return MISSING
 
 
 def module_of(cls: type) -> str:

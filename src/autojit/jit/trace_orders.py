@@ -7,6 +7,8 @@ the capture notes which of them were asked: the step holds for calls in which th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
+from operator import is_
 from typing import Any
 
 from autojit.core.device_array import layout_in_memory
@@ -84,7 +86,11 @@ class TraceOrders(TracePart):
                 missing = [v for v in node.inputs if v not in orders]
                 stack.extend(missing)
                 if not missing:
-                    orders.update(zip(node.outputs, self._result_orders(node), strict=True))
+                    is_as_ever = not (node.op.is_view or node.op.is_call)
+                    if is_as_ever and all(map(is_, map(orders.__getitem__, node.inputs), repeat(None))):
+                        orders.update(dict.fromkeys(node.outputs))  # row-major, like all it reads
+                    else:
+                        orders.update(zip(node.outputs, self._result_orders(node), strict=True))
         return orders[value]
 
     def memory_of(self, storage: Storage) -> Any:

@@ -8,7 +8,7 @@ axis leaves without elements looks at none of its indices, so these are checked 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ from autojit.passes.index_bounds import IndexBounds
 Key = tuple[Value, Any]
 """Indices, and the extent of the axis that they must be in, as an expression where it is open."""
 
+_BY_ELEMENT = (Elementwise, Reindex)
 WHOLE = (Reshape, Permute, BroadcastTo, Flip, Pad)
 """Each element of the operand is one of the result."""
 
@@ -76,11 +77,12 @@ class IndexChecks:
         """What may be read through an op that spreads elements along an axis. Time O(nodes), once."""
         found: set[Value] = set()
         for node in self.graph.nodes:
-            if isinstance(node.op, Gathering):
+            op = node.op
+            if isinstance(op, Gathering):
                 read = node.inputs[:1]
             else:
-                read = node.inputs if isinstance(node.op, Elementwise | Reindex) else ()
-            if isinstance(node.op, BroadcastTo) or not found.isdisjoint(read):
+                read = node.inputs if isinstance(op, _BY_ELEMENT) else ()
+            if isinstance(op, BroadcastTo) or not found.isdisjoint(read):
                 found.update(node.outputs)
         return found
 
@@ -134,14 +136,13 @@ def _walked(node: Node) -> Value:
     return node.outputs[0] if isinstance(node.op, Gathering) else node.inputs[1]
 
 
-def _read_as_a_whole(node: Node, is_whole: bool) -> Iterator[Value]:
+def _read_as_a_whole(node: Node, is_whole: bool) -> Sequence[Value]:
     """The operands all of whose elements are computed for a node, all of whose result is if ``is_whole``."""
     op = node.op
+    if isinstance(op, Elementwise):
+        return node.inputs if is_whole or node.is_kept else ()
     if isinstance(op, Gathering):
-        yield from node.inputs[1:] if is_whole else ()
-    elif isinstance(op, Elementwise):
-        yield from node.inputs if is_whole or node.is_kept else ()
-    elif isinstance(op, Reindex):
-        yield from node.inputs if is_whole and isinstance(op, WHOLE) else ()
-    else:
-        yield from node.inputs
+        return node.inputs[1:] if is_whole else ()
+    if isinstance(op, Reindex):
+        return node.inputs if is_whole and isinstance(op, WHOLE) else ()
+    return node.inputs

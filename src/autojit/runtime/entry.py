@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.codegen.records import Record
+from autojit.codegen.records import Field, Record
 from autojit.core.device_array import DeviceArray
 from autojit.core.errors import ArgumentError
 from autojit.core.late_interrupts import late_interrupts
@@ -330,8 +330,8 @@ class NativeEntry:
 
     def _write_guards(self, guards: Sequence[Guard]) -> None:
         """The guards' tables, and in which of their rows each guard is."""
-        words: list[GuardedWord] = []
-        items: list[GuardedItem] = []
+        words: list[tuple[int, int]] = []
+        items: list[tuple[int, int, int]] = []
         self._word_rows: dict[int, int] = {}
         self._dict_rows: dict[int, int] = {}
         self._lent_rows = {index: k for k, index in enumerate(lent_places(guards))}
@@ -341,12 +341,12 @@ class NativeEntry:
             if isinstance(guard, DictGuard):
                 self._dict_rows[index] = len(items)
                 key = self._keep_name(guard.key)
-                items.append(GuardedItem(mapping=id(guard.mapping), key=key, expected=address_of(guard.expected)))
+                items.append((id(guard.mapping), key, address_of(guard.expected)))
             else:
                 self._word_rows[index] = len(words)
-                expected = expected_word(guard, guard.expected)
-                words.append(GuardedWord(address=guarded_word(guard), expected=expected))
-        self._words, self._dicts = _table(GuardedWord, words), _table(GuardedItem, items)
+                words.append((guarded_word(guard), expected_word(guard, guard.expected)))
+        self._words = _columns(GuardedWord, words, GuardedWord.address, GuardedWord.expected)
+        self._dicts = _columns(GuardedItem, items, GuardedItem.mapping, GuardedItem.key, GuardedItem.expected)
         self._lent = lent_table([guards[k] for k in self._lent_rows], self._spec.table_address, self._kept)
 
     def _result_pairs(self) -> Words:
@@ -384,3 +384,11 @@ Entry = NativeEntry | PythonEntry
 def _table(record: type[Record[int]], rows: Iterable[Record[int]]) -> Words:
     """Records in a row, as memory has them."""
     return np.array(list(rows), np.int64).reshape(-1, len(record.fields))
+
+
+def _columns(record: type[Record[int]], rows: Sequence[tuple[int, ...]], *fields: Field[int]) -> Words:
+    """Records in a row, of which these fields are given: no object is made for each of the many guards of a step."""
+    table = np.zeros((len(rows), len(record.fields)), np.int64)
+    if rows:
+        table[:, [field.place for field in fields]] = rows
+    return table

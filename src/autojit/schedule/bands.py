@@ -307,31 +307,34 @@ def form_bands(
         for value in reads[kernel]:
             users.setdefault(value, []).append(kernel)
     remaining = list(kernels)
+    first = 0  # of those that remain
     result: list[Kernel | Band] = []
     known = _Cuts(bands)
     cuts = {kernel: None if kernel in alone else known.of(kernel) for kernel in kernels}
-    while remaining:
-        if cuts[remaining[0]] is None:
-            result.append(remaining.pop(0))
+    while first < len(remaining):
+        if cuts[remaining[first]] is None:
+            result.append(remaining[first])
+            first += 1
             continue
         grower = _Grower(users, reads, outside, apart, machine, bands, bands.most_slices)
         passed: set[Kernel] = set()
         since_last = 0
-        for place, kernel in enumerate(remaining):
+        place = first
+        while place < len(remaining) and since_last < LOOK_AHEAD:
+            kernel = remaining[place]
+            place += 1
             if cuts[kernel] is None or not passed.isdisjoint(after[kernel]) or not grower.join(kernel, cuts[kernel]):
                 passed.add(kernel)
                 since_last += 1
             else:
                 since_last = 0
-            if since_last == LOOK_AHEAD:
-                passed.update(remaining[place + 1 :])
-                break
         band = _finish(grower)
         if band is None:
-            result.append(remaining.pop(0))
+            result.append(remaining[first])
+            first += 1
             continue
         result.append(band)
-        remaining = [k for k in remaining if k in passed]
+        remaining[first:place] = [k for k in remaining[first:place] if k in passed]
     return result
 
 
