@@ -6,7 +6,7 @@ import platform
 
 import numpy as np
 
-from autojit.runtime.host import cached_host_target
+from autojit.backend import host_backend
 from autojit.runtime.llvm import llvm_identity
 from autojit.runtime.pool import get_num_threads
 from autojit.version import __version__
@@ -26,7 +26,7 @@ def show() -> str:
         f"Python {platform.python_version()}",
         f"NumPy {np.__version__}",
         f"LLVM: {llvm_identity()}",
-        f"processor: {platform.machine()}, vector registers of {cached_host_target().vector_bytes} bytes",
+        f"processor: {platform.machine()}, vector registers of {host_backend().target().vector_bytes} bytes",
     )
     return "\n".join([f"autojit {__version__} computes with:", *(f"  - {part}" for part in parts), ""])
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
+
+from autojit.core.locks import new_condition, new_lock
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
@@ -27,7 +28,7 @@ class Future(Generic[T]):
     """
 
     def __init__(self, *, devices: Sequence[Any] | None = None) -> None:
-        self._changed = threading.Condition()
+        self._changed = new_condition()
         self._is_done = False
         self._result: Any = None
         self._error: BaseException | None = None
@@ -140,7 +141,7 @@ def collect_all(futures: list[Future[Any]]) -> Future[Any]:
         [1, 2]
     """
     made: Future[Any] = Future()
-    left, lock = len(futures), threading.Lock()
+    left, lock = len(futures), new_lock()
 
     def count(future: Future[Any]) -> None:
         nonlocal left

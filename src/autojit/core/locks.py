@@ -27,6 +27,11 @@ def new_lock() -> Any:
     return lock
 
 
+def new_condition() -> threading.Condition:
+    """A condition on such a lock."""
+    return threading.Condition(new_lock())
+
+
 def in_forked_child(repair: Callable[[], None]) -> Callable[[], None]:
     """Call ``repair`` in every forked child, after the locks are free; as a decorator."""
     _repairs.append(repair)

@@ -397,10 +397,7 @@ independent = Independent
 cat = Cat
 stack = Stack
 
-
-def __getattr__(name: str) -> Any:
-    """The classes as torch calls them: ``_Real``, ``_IndependentConstraint``."""
-    found = globals().get(name.removeprefix("_").removesuffix("Constraint")) if name.startswith("_") else None
-    if isinstance(found, type) and issubclass(found, Constraint):
-        return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# The classes as torch calls them, too: ``_Real``, ``_IndependentConstraint``.
+for _name, _kind in tuple(globals().items()):
+    if isinstance(_kind, type) and issubclass(_kind, Constraint):
+        globals().update({f"_{_name}": _kind, f"_{_name}Constraint": _kind})
