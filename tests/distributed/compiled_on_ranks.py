@@ -109,7 +109,8 @@ def check_what_is_begun_is_there_when_it_has_been_waited_for() -> None:
         for x, y, case in zip(found, expected, cases, strict=True):
             assert x.dtype is y.dtype, case
             tolerance = {aj.float64: 1e-14, aj.float32: 1e-6, aj.float16: 1e-3, aj.bfloat16: 1e-2}.get(case[0], 0.0)
-            assert aj.allclose(x.double(), y.double(), rtol=tolerance, atol=0, equal_nan=True), (case, x, y)
+            size = 30 * tolerance  # of the terms: what cancels out is known to no more
+            assert aj.allclose(x.double(), y.double(), rtol=tolerance, atol=size, equal_nan=True), (case, x, y)
 
 
 def check_other_programs_are_an_error_and_no_hang() -> None:

@@ -162,14 +162,14 @@ def reinforce(self: Tensor, reward: object = None) -> None:
     )
 
 
-def __dir__(self: Tensor) -> list[str]:
+def names_of(self: Tensor) -> list[str]:
     """What the tensor has: not what only warns, nor what a device's memory has."""
     hidden = {"volatile"} if type_of(self).device.type == "cuda" else {"volatile", "__cuda_array_interface__"}
     return sorted(set(object.__dir__(self)) - hidden)
 
 
 METHODS: dict[str, Any] = {
-    "__dir__": __dir__,
+    "__dir__": names_of,
     "type": type_,
     "new": new,
     "volatile": property(get_volatile, set_volatile),

@@ -43,10 +43,14 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     Example:
         >>> import autojit as aj
         >>> import autojit.nn.functional as F
-        >>> F.affine_grid(aj.tensor([[[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]]), (1, 1, 1, 3), align_corners=True)
-        tensor([[[[-0.5000,  0.0000],
-                  [ 0.5000,  0.0000],
-                  [ 1.5000,  0.0000]]]])
+        >>> F.affine_grid(aj.tensor([[[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]]), (1, 1, 2, 3), align_corners=True)
+        tensor([[[[-0.5000, -1.0000],
+                  [ 0.5000, -1.0000],
+                  [ 1.5000, -1.0000]],
+        <BLANKLINE>
+                 [[-0.5000,  1.0000],
+                  [ 0.5000,  1.0000],
+                  [ 1.5000,  1.0000]]]])
     """
     aligned = _alignment(align_corners)
     size = [int(n) for n in size]
