@@ -15,6 +15,8 @@ import pytest
 import autojit as aj
 from tests.covering import covering
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")  # a step of open sizes does not tell
+
 F = aj.nn.functional
 ORDERS = ((8, 6, 3, 2, 5, 1), (3, 2, 7, 8), (4, 5, 2, 3, 6))
 IMAGE = aj.arange(24.0).reshape(1, 6, 4)
@@ -145,7 +147,6 @@ def test_functions(function: Any, sizes: tuple[int, ...]) -> None:
     _compare(lambda x: function(x, x.shape[0] // 2), _lengths(sizes))
 
 
-@pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")  # a step whose sizes are open does not tell
 @pytest.mark.parametrize("function", OF_COUNTED.values(), ids=OF_COUNTED)
 def test_counted(function: Any) -> None:
     arguments = [aj.tensor([1.5, 2.5, 0.5, 4][:n] + [-1.0] * (5 - n)) for n in (4, 3, 1, 0, 2, 1)]
