@@ -72,10 +72,15 @@ def begin(config: pytest.Config) -> None:
         config.pluginmanager.register(Costs(Path(config.getoption("--costs"))), "costs")
 
 
+def every_case(config: pytest.Config) -> bool:
+    """Whether a run takes all."""
+    return bool(config.getoption("--every-case") or config.getoption("--slow"))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the page says, but for tests that are named by their ids."""
     named = tuple(name for name in config.args if "::" in name)
-    if config.getoption("--every-case") or config.getoption("--slow"):
+    if every_case(config):
         return
     shares, of_test = read_shares(), defaultdict[str, list[Any]](list)
     for item in items:

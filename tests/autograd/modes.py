@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import autojit as aj
+from tests.shares import every_case
 
 
 class Mode:
@@ -20,6 +21,11 @@ class Mode:
     @property
     def is_jit(self) -> bool:
         return self.name == "jit"
+
+    @property
+    def one_of(self) -> int:
+        """Of so many ops, laws over all ops look at one: compiling takes long, and ``--every-case`` has the time."""
+        return 3 if self.is_jit and not every_case(self._request.config) else 1
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return aj.jit(function) if self.is_jit else function

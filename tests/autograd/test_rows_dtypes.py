@@ -65,7 +65,7 @@ def gradients_of(op: Any) -> Callable[..., list[Any]]:
 @pytest.mark.parametrize("dtype", list(WIDE), ids=lambda d: d.name)
 def test_S1_02_gradients_have_the_dtype_of_their_input_and_its_precision(mode: Mode, dtype: Any) -> None:
     wrong = []
-    for name, op, arrays in first_samples(dtype, one_of=3 if mode.is_jit else 1):
+    for name, op, arrays in first_samples(dtype, one_of=mode.one_of):
         if op.is_random or isinstance(op, HoldsGraphs | Formula):  # the graphs that an op holds have one dtype
             continue
         given = [t.detach() for t in tensors(arrays)]
@@ -104,12 +104,12 @@ def test_S1_03_the_gradient_of_the_squared_modulus_is_twice_the_number(mode: Mod
 
 def test_S1_03_complex_derivatives_pass_gradcheck_for_every_op(mode: Mode) -> None:
     count = 0
-    for name, op, arrays in first_samples(aj.complex128, largest=16, one_of=3 if mode.is_jit else 1):
+    for name, op, arrays in first_samples(aj.complex128, largest=16, one_of=mode.one_of):
         given = tensors(arrays)
         function = mode(function_of(op))
         assert gradcheck(function, given, check_undefined_grad=False, atol=2e-5, fast_mode=mode.is_jit), name
         count += 1
-    assert count > (15 if mode.is_jit else 60)
+    assert count > (60 if mode.one_of == 1 else 15)
 
 
 def test_S1_13_forward_mode_does_not_depend_on_gradient_modes(mode: Mode) -> None:
