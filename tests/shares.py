@@ -4,9 +4,9 @@ A gate that takes an hour is not waited for. So where the cases of one test take
 many: the same ones in every run, every value of every parameter among them as far as they go, the rest in an order that
 their ids decide. ``--every-case`` runs all, and so does naming a test by its id; ``--slow`` runs the campaigns, too.
 
-The page is written from measured costs, by one rule for all tests::
+The page is written from measured costs, by one rule for all tests; a case that was run stands for those that were not::
 
-    make test ARGS="--every-case --costs build/costs"
+    make test ARGS="--costs build/costs"
     python -m tests.shares build/costs
 """
 
@@ -69,7 +69,8 @@ def add_options(parser: pytest.Parser) -> None:
 def begin(config: pytest.Config) -> None:
     """Let costs be written, if somebody asks for them."""
     if config.getoption("--costs"):
-        config.pluginmanager.register(Costs(Path(config.getoption("--costs"))), "costs")
+        stand_for = {} if every_case(config) else read_shares()
+        config.pluginmanager.register(Costs(Path(config.getoption("--costs")), stand_for), "costs")
 
 
 def every_case(config: pytest.Config) -> bool:
@@ -96,11 +97,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Costs:
-    """Writes a line for every test: processor seconds, of children too, and its id."""
+    """Writes a line for every test: processor seconds, of children too, for how many cases it stands, and its id."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stand_for: dict[str, int]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self.stand_for = stand_for
         self._file: IO[str] | None = None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -109,7 +111,8 @@ class Costs:
             self._file = (self.folder / f"{os.getpid()}.txt").open("a", buffering=1, encoding="utf-8")
         before = _processor_time()
         found = yield
-        self._file.write(f"{_processor_time() - before:.3f} {item.nodeid}\n")
+        cases = self.stand_for.get(item.nodeid.partition("[")[0], 1)
+        self._file.write(f"{_processor_time() - before:.3f} {cases} {item.nodeid}\n")
         return found
 
 
@@ -121,8 +124,8 @@ def shares_of(lines: list[str]) -> Iterator[str]:
     """The lines of the page, of such as `Costs` writes."""
     costs: dict[str, list[float]] = defaultdict(list)
     for line in lines:
-        seconds, _, name = line.partition(" ")
-        costs[name.partition("[")[0]].append(float(seconds))
+        seconds, cases, name = line.split(" ", 2)
+        costs[name.partition("[")[0]] += [float(seconds)] * int(cases)
     for test, each in sorted(costs.items()):
         every = min(ceil(sum(each) / SECONDS), len(each) // CASES, MOST)
         if every > 1 and not test.startswith(WHOLE):
