@@ -40,23 +40,25 @@ if TYPE_CHECKING:
     from autojit.jit.native import NativeStep
 
 VALUES_BEFORE = 4  # of a number, until it counts as changing
+TENSORS_BEFORE = 2  # of a place that holds tensors: a batch, a target network
 
 
-def changing_numbers(captures: Captures) -> Rebinds | None:
-    """Numbers that were others for each of several captures of a function, which become arguments of its steps."""
-    if captures.captures <= VALUES_BEFORE:
+def changing_values(captures: Captures) -> Rebinds | None:
+    """Places that held another number or tensor for each of several captures: they become arguments of the steps."""
+    if captures.captures <= min(VALUES_BEFORE, TENSORS_BEFORE):
         return None
     values: dict[tuple[int, Any], set[Any]] = {}
     found: list[Location] = []
     for guard in (guard for capture in captures.each() for guard in capture.guards):
-        if guard.held_by is None or type(guard.expected) not in (int, float) or guard.holds():
+        kind = type(guard.expected)
+        if guard.held_by is None or kind not in (int, float, Tensor) or guard.holds():
             continue
         place = Location(guard.name, guard.held_by[0], guard.held_by[1], guard.by_epoch)
         known = values.setdefault(place.identity, set())
-        known.add(guard.expected)
-        if len(known) == VALUES_BEFORE and type(place.read()) is type(guard.expected):
+        known.add(id(guard.expected) if kind is Tensor else guard.expected)
+        if len(known) == (TENSORS_BEFORE if kind is Tensor else VALUES_BEFORE) and type(place.read()) is kind:
             found.append(place)
-    return Rebinds(found, "changing between calls") if found else None
+    return Rebinds(found, "changing between calls", is_lasting=True) if found else None
 
 
 class Assigned:

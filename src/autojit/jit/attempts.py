@@ -18,7 +18,7 @@ from autojit.jit.captures import remove
 from autojit.jit.compile_options import expect_step
 from autojit.jit.failed_calls import undone_if_failed
 from autojit.jit.kept_signatures import forget_all
-from autojit.jit.line_by_line import BeingCompiled, CopiedArguments, Endless, WideIntegers
+from autojit.jit.line_by_line import BeingCompiled, CopiedArguments, Endless, InPieces, WideIntegers
 from autojit.jit.outcomes import (
     BeginsAgain,
     DrawnOtherwise,
@@ -30,6 +30,7 @@ from autojit.jit.outcomes import (
     ToCompare,
     attempted,
 )
+from autojit.jit.pieces import Pieces
 from autojit.jit.places import with_more
 from autojit.jit.pytree import Args, Kwargs
 from autojit.tensor.state import state
@@ -52,11 +53,12 @@ def settled(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Ran
         run, given = _with_drawn(owner, outcome, drawn), owner._as_given(args, kwargs)
     else:
         assert isinstance(outcome, Eagerly), "a call that begins again has been made again"
-        if owner.rebinding is None:
+        is_drawn = bool(drawn_so_far := DrawnOtherwise(()).given(drawn))
+        if owner.rebinding is None or (isinstance(outcome.reason, InPieces) and not is_drawn):
             return outcome
         owner.looks_at_arrays |= isinstance(outcome.reason, CopiedArguments)
         note_reason(owner, outcome)  # what has been drawn for the call is drawn once
-        run = partial(owner.rebinding.line_by_line, DrawnOtherwise(()).given(drawn))
+        run = partial(owner.rebinding.line_by_line, drawn_so_far)
         given = owner._as_given(args, kwargs)
     del outcome  # it keeps alive what the attempt has made
     return Ran(run(*given))
@@ -64,6 +66,8 @@ def settled(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Ran
 
 def note_reason(owner: JitFunction, outcome: Eagerly) -> None:
     """Why a call runs line by line, for `explain`, which counts those whose steps were being compiled."""
+    if isinstance(outcome.reason, InPieces) and owner.pieces is None:
+        owner.pieces = Pieces(owner)
     if not isinstance(outcome.reason, BeingCompiled):
         owner.counts.note(str(outcome.reason))
 
@@ -128,7 +132,7 @@ def profiled(name: str, kind: str, function: Callable[..., Any], *given: object)
 
 def _take_over(owner: JitFunction, found: Rebinds, drawn: Drawn, args: Args, kwargs: Kwargs) -> None:
     """What the function assigns to becomes arguments and results of its steps; what it no longer does, state."""
-    if isinstance(found, Releases):
+    if isinstance(found, Releases) or found.is_lasting:
         owner._released = with_more(owner._released, found.locations)
     before, owner.rebinding = owner.rebinding, rebound(owner.function, owner.rebinding, found, owner._released)
     if owner.rebinding is not before:

@@ -38,7 +38,7 @@ from autojit.jit.arguments import (
     signature,
     with_tensors,
 )
-from autojit.jit.assigned_places import Rebinding, carried, changing_numbers
+from autojit.jit.assigned_places import Rebinding, carried, changing_values
 from autojit.jit.attempts import note_reason, profiled, settled
 from autojit.jit.calls import Call, alone
 from autojit.jit.captures import Branch, Captures, JitStats, remove, too_many
@@ -63,6 +63,7 @@ from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
 from autojit.jit.overlaps import told_apart
+from autojit.jit.pieces import Pieces
 from autojit.jit.pytree import Args, Kwargs
 from autojit.jit.rank_programs import require_same_program
 from autojit.jit.recorded_results import has_code
@@ -118,6 +119,7 @@ class JitFunction(Answers):
         self.roots: dict[Key, Captures] = {}
         self.open_numbers, self.open_sizes = OpenNumbers(), OpenSizes(dynamic)
         self.rebinding: Rebinding | None = None
+        self.pieces: Pieces | None = None
         self.gathering = Gathering()
         self.attributes: set[str] = set()  # of tensor arguments that the function asks for
         self.counts = JitStats()
@@ -224,7 +226,7 @@ class JitFunction(Answers):
             note_reason(self, outcome)
             args, kwargs = self._as_given(args, kwargs)
             del outcome  # it keeps alive what the attempt has made
-        with eager():
+        with eager() if self.pieces is None else self.pieces.inside():
             return self.function(*args, **kwargs)
 
     def _run(self, call: Call) -> Outcome:
@@ -328,7 +330,7 @@ class JitFunction(Answers):
         if root.captures >= CAPTURE_LIMIT:
             return Eagerly(too_many(self.name, root, self.counts.reasons))
         root.begin(call.leaves)
-        changing = changing_numbers(root)
+        changing = changing_values(root)
         if changing is not None:
             return changing
         start = time.perf_counter()

@@ -219,6 +219,16 @@ class ChangedArguments(CopiedArguments):
     )
 
 
+AS_PIECES = "and the closure as a step of its own"
+
+
+class InPieces(LineByLine):
+    """What the function calls runs a closure as often as its values say (see ``pieces.py``)."""
+
+    limit = 4
+    text = f"{{}} runs its closure as often as its values say: it ran line by line, {AS_PIECES}"
+
+
 class MadeLayers(LineByLine):
     """The function makes layers or parameters and keeps them, as lazy ones do: later calls find them."""
 

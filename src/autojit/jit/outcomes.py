@@ -51,12 +51,14 @@ class BeginsAgain:
 class Rebinds:
     """A capture found places that the function assigns to; they hold again what they held.
 
-    ``drawn``: hidden inputs that are not arguments of the steps yet, and their values for this call.
+    ``drawn``: hidden inputs that are not arguments of the steps yet, and their values for this call. ``is_lasting``:
+    the places stay arguments of steps that do not assign to them, too.
     """
 
     locations: Sequence[Location]
     why: str = "assigned by the function"
     drawn: Sequence[tuple[Draw, Any]] = ()
+    is_lasting: bool = False
 
     def names(self) -> list[str]:
         """What they are called."""

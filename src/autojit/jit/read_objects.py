@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.core.wrapping import own
 from autojit.jit.guards import shown
+from autojit.jit.places import cell_content
+from autojit.runtime.entry_spec import MISSING
 
 if TYPE_CHECKING:
     from autojit.jit.function import JitFunction
@@ -74,5 +76,5 @@ def _object(function: object, root: str) -> Any:
         return function
     for name, cell in zip(code.co_freevars, plain.__closure__ or (), strict=False):
         if name == root:
-            return getattr(cell, "cell_contents", None)
+            return None if (held := cell_content(cell)) is MISSING else held
     return plain.__globals__.get(root)

@@ -57,7 +57,7 @@ class Refilled(NamedTuple):
 
 
 class Untouched:
-    """Stands for a list, dictionary or record that a place holds as before."""
+    """Stands for a tensor, list, dictionary or record that a place holds as before."""
 
 
 UNTOUCHED = Untouched()
@@ -97,6 +97,8 @@ def entered_value(value: Any) -> Any:
 
 def left_in(observer: Observer, value: object, given: Any, entered: tuple[Sequence[Any], TreeSpec]) -> Any:
     """What a place is given that holds ``value`` at the end; it held ``given``, which consisted of ``entered``."""
+    if value is given and isinstance(value, Tensor):
+        return UNTOUCHED
     leaves, tree = flatten(given)
     is_changed = tree != entered[1] or not all(map(is_, leaves, entered[0]))
     is_copy = observer.nests.is_unnamed(given)

@@ -11,6 +11,7 @@ from autojit.core.sizes import evaluate
 from autojit.jit.captures import nodes_of
 from autojit.jit.device_report import device_entries, device_lines, grid_lines, kernel_count
 from autojit.jit.guards import shown
+from autojit.jit.line_by_line import AS_PIECES
 from autojit.jit.needed_python import why_not_native
 from autojit.jit.open_numbers import FIXED
 from autojit.jit.read_objects import read_objects
@@ -101,6 +102,7 @@ def explain_function(function: JitFunction, verbose: bool = False) -> Page:
         f"{stats['native_calls']} native call(s), {stats['python_calls']} by Python",
         *_times(function),
     ]
+    lines += [] if function.pieces is None else function.pieces.explain(verbose)
     for step in steps if verbose else steps[-MOST_STEPS:]:
         told = _explain_step(function, step) if verbose else _summarize_step(function, step)
         names = size_names(function, step)
@@ -137,7 +139,7 @@ _SIZES = re.compile(r"argument .*: (\w+)\[([^\]]*)\] -> (\w+)\[([^\]]*)\]")
 
 def _advice(reasons: Sequence[str]) -> list[str]:
     """What to do about these reasons."""
-    ran = [reason for reason in reasons if LINE_BY_LINE in reason]
+    ran = [reason for reason in reasons if LINE_BY_LINE in reason and AS_PIECES not in reason]
     again = [reason for reason in reasons if LINE_BY_LINE not in reason]
     lines = ["  to have it compiled: move that line out of the step, or return what it needs"] if ran else []
     if not all(map(_is_size, again)):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import autojit as aj
+from autojit.jit.pieces import in_pieces, piece
 from autojit.optim.given import options, refuse
 from autojit.optim.line_search import strong_wolfe
 from autojit.optim.optimizer import Closure, Optimizer, Params
 from autojit.tensor import Tensor
-from autojit.tensor.state import state as now
 
 
 class LBFGS(Optimizer):
     """Limited-memory BFGS over all parameters as one vector; ``line_search_fn`` is None or ``"strong_wolfe"``.
 
-    Branches on values: a step that calls it runs line by line; compile the closure with ``@aj.jit``. One parameter
-    group only.
+    Branches on values: a jitted function that calls it runs line by line, with the closure as a step of its own. One
+    parameter group only.
     Source: Nocedal and Wright, Numerical Optimization, 2nd ed., algorithms 7.4 and 7.5.
     """
 
@@ -68,9 +68,8 @@ class LBFGS(Optimizer):
         """Up to ``max_iter`` iterations; ``closure`` clears gradients, calls backward on the loss and returns it."""
         if closure is None:
             raise RuntimeError("LBFGS.step() needs a closure that reevaluates the model and returns the loss")
-        if now.trace is not None:
-            now.trace.cannot("LBFGS.step() runs its closure as often as its values say (compile the closure instead)")
-        evaluate = aj.enable_grad()(closure)
+        in_pieces("LBFGS.step()")
+        evaluate = aj.enable_grad()(piece(closure))
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)
