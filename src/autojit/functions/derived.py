@@ -197,8 +197,11 @@ def block_diag(*tensors: Tensor) -> Tensor:
     if not tensors:
         return zeros(1, 0)
     blocks = [reshape(x, (1, -1)) if type_of(x).ndim < 2 else x for x in tensors]
-    if any(type_of(x).ndim > 2 for x in blocks):
-        raise UsageError("torch.block_diag: Input tensors must have 2 or fewer dimensions.")
+    for k, x in enumerate(blocks):
+        if (ndim := type_of(x).ndim) > 2:
+            raise UsageError(
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {k} has {ndim} dimensions"
+            )
     width = sum(type_of(x).shape[1] for x in blocks)
     rows, before = [], 0
     for x in blocks:
@@ -272,7 +275,8 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     if x.shape[dim] != 3 or y.shape[dim] != 3:
         raise UsageError("linalg.cross: inputs dimension must have length 3", {"input": input, "other": other})
     if x.dtype is not y.dtype or x.dtype is bool_:
-        raise DTypeError(f"linalg.cross: expected scalar type {x.dtype} but found {y.dtype}", {"other": other})
+        kinds = f"{x.dtype.scalar_type} but found {y.dtype.scalar_type}"
+        raise DTypeError(f"linalg.cross: expected scalar type {kinds}", {"other": other})
     ahead, behind = other.roll(-1, dim), other.roll(-2, dim)
     return input.roll(-1, dim) * behind - input.roll(-2, dim) * ahead
 

@@ -58,11 +58,15 @@ KINDS: dict[str, TensorKind] = {
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
+PACKAGE = ["autojit"]
+"""What names of types begin with: programs that say ``import torch`` compare them with names of torch's."""
+
+
 def kind_name(t: Tensor) -> str:
     """``autojit.FloatTensor`` and its like; on another device than the CPU its name comes between."""
     spec = type_of(t)
     place = "" if spec.device.type == "cpu" else f"{spec.device.type}."
-    return f"autojit.{place}{_NAMES.get(spec.dtype, spec.dtype.name)}"
+    return f"{PACKAGE[-1]}.{place}{_NAMES.get(spec.dtype, spec.dtype.name)}"
 
 
 def set_default_tensor_type(t: object) -> None:

@@ -1,6 +1,8 @@
-"""Images with the channels innermost in memory: layers that get theirs so give theirs so, as in torch."""
+"""Images with the channels innermost in memory: layers and `cat` that get theirs so give theirs so, as in torch."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,6 +22,26 @@ def laid_out_as(found: Tensor, input: Tensor) -> Tensor:
     if wanted is None or found.ndim != input.ndim or found is input or not has_channels_innermost(input):
         return found
     return found if is_contiguous(found, memory_format=wanted) else laid_out(found, order_in(found, wanted))
+
+
+def laid_out_as_all(found: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+    """``laid_out_as``, where the channels are innermost in all of several inputs."""
+    return laid_out_as(found, inputs[0]) if _have_channels_innermost(inputs[1:]) else found
+
+
+def laid_out_as_stacked(found: Tensor, inputs: Sequence[Tensor], axis: int) -> Tensor:
+    """A stack of inputs along ``axis`` in the order that ``cat`` along that axis has, taken apart, as in torch."""
+    ndim = inputs[0].ndim
+    if axis == ndim or not _have_channels_innermost(inputs):
+        return found
+    order: list[int] = []
+    for k in (0, *range(2, ndim), 1):
+        order += [axis, k + 1] if k == axis else [k + (k > axis)]
+    return laid_out(found, order)
+
+
+def _have_channels_innermost(inputs: Sequence[Tensor]) -> bool:
+    return all([x.ndim in _FORMATS and has_channels_innermost(x) for x in inputs])  # noqa: C419  (faster)
 
 
 def has_channels_innermost(x: Tensor) -> bool:
