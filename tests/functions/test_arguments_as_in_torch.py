@@ -65,6 +65,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "places into floats": (lambda: aj.searchsorted(X, X, out=aj.empty(2)), "to have dtype int64"),
     "a range that descends": (lambda: aj.histc(aj.tensor([1]), 4, 5, 1), "max must be larger than min"),
     "counts in another dtype": (lambda: aj.histogram(X, 1, out=(X.double(), X)), "to have dtype float32"),
+    "a device beside a tensor": (lambda: aj.Tensor(X, device="cpu"), "takes no device beside a tensor"),
+    "another device": (lambda: aj.Tensor([1.0], device="meta"), "expects device type: cpu but device type: meta"),
+    "a range without end": (lambda: aj.arange(1.2e-38, 3.4e38), "invalid size, possible overflow"),
     "a block of three axes": (lambda: aj.block_diag(X, aj.ones(1, 1, 1)), "Input 1 has 3 dimensions"),
     "too many bytes": (lambda: aj.empty(2, 4, 2**29, 2**29), "Storage size calculation overflowed"),
     "too many bytes between": (lambda: aj.empty_strided((8, 8), (2**61, 1)), "Storage size calculation overflowed"),
@@ -98,6 +101,13 @@ def test_lists_inside_of_themselves_are_refused(make: Callable[[Any], Any]) -> N
     for given in (inside, [[1, 2], inside]):
         with pytest.raises(TypeError, match="self-referential lists"):
             make(given)
+
+
+def test_factories_take_all_of_their_keywords_beside_out() -> None:
+    out = aj.empty(0)
+    assert aj.ones(2, out=out, layout=aj.strided, device="cpu", requires_grad=True) is out and out.requires_grad
+    with pytest.raises(RuntimeError, match="does not match layout of out"):
+        aj.zeros(2, out=aj.empty(0), layout=aj.sparse_coo)
 
 
 def test_empty_vectors_are_joined_along_any_axis() -> None:

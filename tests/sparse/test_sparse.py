@@ -325,6 +325,10 @@ def test_a_dense_operand_is_changed_in_place_by_a_sparse_one() -> None:
         dense = aj.full((2, 2), 3.0)
         assert getattr(dense, name)(s) is dense
         assert aj.equal(dense, getattr(aj.full((2, 2), 3.0), name)(aj.eye(2)))
+    small = s.to(aj.uint8)
+    assert small.mul_(s.to(aj.int16)).dtype is aj.uint8
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Byte"):
+        small.mul_(s)
     with pytest.raises(RuntimeError, match="cannot be changed in place into a dense one"):
         s.add_(aj.ones(2, 2))
     assert s.is_sparse and aj.equal(s.to_dense(), aj.eye(2))

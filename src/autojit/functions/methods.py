@@ -16,7 +16,6 @@ from autojit.functions import (
     conversion,
     copying,
     exchange,
-    factories,
     indexing,
     layouts,
     legacy,
@@ -204,7 +203,7 @@ def attach() -> dict[str, Callable[..., Any]]:
     attached |= {"__getitem__": method_of(indexing.getitem), "__setitem__": method_of(indexing.setitem)}
     attached |= {"__repr__": _text, "__str__": _text}
     for module in (
-        conversion, dispatch, exchange, factories, gradients, operators, random, memory, other_memory, copying,
+        conversion, dispatch, exchange, gradients, operators, random, memory, other_memory, copying,
         legacy, layouts, overridable, storages,
     ):  # fmt: skip
         attached |= {

@@ -191,7 +191,14 @@ def making_out(function: F, out: Out) -> F:
             return _made(function, arguments, options)
         if keeps_dtype:
             options.setdefault("dtype", type_of(out).dtype)
-        return _into(out, rule, function, arguments, options)
+        if (layout := _layout_among(options)) is not None:
+            raise UsageError(f"layout {layout} does not match layout of out parameter ({strided})", {"out": out})
+        options.pop("pin_memory", None)
+        wants_history = bool(options.pop("requires_grad", False))
+        found = _into(out, rule, function, arguments, options)
+        if wants_history:
+            found.requires_grad = True
+        return found
 
     relay(making)
     return called_like(function, making)
