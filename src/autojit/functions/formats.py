@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autojit.functions.memory import channels_last, channels_last_3d, is_contiguous, laid_out, order_in
+from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import layout_of
 
@@ -24,24 +25,24 @@ def laid_out_as(found: Tensor, input: Tensor) -> Tensor:
     return found if is_contiguous(found, memory_format=wanted) else laid_out(found, order_in(found, wanted))
 
 
-def laid_out_as_all(found: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-    """``laid_out_as``, where the channels are innermost in all of several inputs."""
-    return laid_out_as(found, inputs[0]) if _have_channels_innermost(inputs[1:]) else found
+def in_their_format(found: Tensor, inputs: Sequence[Tensor], dim: int | None = None) -> Tensor:
+    """What joins inputs, laid out as they are where the channels are innermost in all of them, as in torch.
 
-
-def laid_out_as_stacked(found: Tensor, inputs: Sequence[Tensor], axis: int) -> Tensor:
-    """A stack of inputs along ``axis`` in the order that ``cat`` along that axis has, taken apart, as in torch."""
-    ndim = inputs[0].ndim
-    if axis == ndim or not _have_channels_innermost(inputs):
+    Args:
+        dim: of a stack, which is laid out as ``cat`` along that axis would be, taken apart.
+    """
+    array, ndim = inputs[0]._array, inputs[0].ndim
+    if ndim not in _FORMATS or (type(array) is np.ndarray and array.flags.c_contiguous):
         return found
+    axis = None if dim is None else normalize_axis(dim, ndim + 1, "stack")
+    if axis == ndim or not all([x.ndim in _FORMATS and has_channels_innermost(x) for x in inputs]):  # noqa: C419
+        return found
+    if axis is None:
+        return laid_out_as(found, inputs[0])
     order: list[int] = []
     for k in (0, *range(2, ndim), 1):
         order += [axis, k + 1] if k == axis else [k + (k > axis)]
     return laid_out(found, order)
-
-
-def _have_channels_innermost(inputs: Sequence[Tensor]) -> bool:
-    return all([x.ndim in _FORMATS and has_channels_innermost(x) for x in inputs])  # noqa: C419  (faster)
 
 
 def has_channels_innermost(x: Tensor) -> bool:

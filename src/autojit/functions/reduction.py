@@ -94,13 +94,8 @@ def _reduction_over(name: str, dim: Dims, ndim: int) -> Op:
 @declared(out=DTYPE_OUT)
 @in_full_precision_on_devices
 def prod(input: Operand, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """Product over ``dim`` (all axes by default); integers and bools multiply in int64.
-
-    Raises:
-        TypeError: several axes, in a tuple or list.
-    """
-    if dim is not None and type(dim) is not int:
-        dim = as_axis(dim, "prod")
+    """Product over ``dim`` (all axes by default; no tuples); integers and bools multiply in int64."""
+    dim = dim if dim is None or type(dim) is int else as_axis(dim, "prod")
     x = _whole(input, dtype, "prod")
     if type_of(x).dtype.kind == "float":
         options = (normalize_axes(dim, type_of(x).ndim, "prod"), keepdim)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, SupportsIndex, overload
 
-import numpy as np
-
 from autojit import ops
 from autojit.core.device_array import is_concrete
 from autojit.core.dtypes import int64, result_type
@@ -20,7 +18,7 @@ from autojit.dispatch.promotion import cast
 from autojit.dispatch.view_memo import remembered
 from autojit.dispatch.view_nodes import one_node
 from autojit.functions.elementwise import clone
-from autojit.functions.formats import laid_out_as_all, laid_out_as_stacked
+from autojit.functions.formats import in_their_format
 from autojit.functions.matrix_ranks import counted_extents, require_lines, require_matrices
 from autojit.functions.own_memory import own_memory
 from autojit.history.op_node import rename_node
@@ -29,7 +27,6 @@ from autojit.ops.base import broadcast_shapes as broadcast
 from autojit.ops.base import normalize_axis, sum_to
 from autojit.tensor.size import Size
 from autojit.tensor.state import computes_at_once, state
-from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import Tensor, type_of
 
 Dims = int | Sequence[int]
@@ -66,7 +63,7 @@ def reshape(input: Tensor, *args: Sizes, shape: Sizes | None = None) -> Tensor:
 
 
 def _view_of(input: Tensor) -> Tensor:
-    return bind(ops.Reshape(type_of(input).shape), input)
+    return input.clone() if input.is_sparse else bind(ops.Reshape(type_of(input).shape), input)
 
 
 @declared()
@@ -99,8 +96,6 @@ def t(input: Tensor) -> Tensor:
     ndim = type_of(input).ndim
     if ndim > 2:
         raise UsageError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
-    if type(input._array) is ElsewhereArray and ndim < 2:
-        return input.clone()
     return one_node(_view_of(input) if ndim < 2 else ops.transpose(input, 0, 1), input, "TBackward0")
 
 
@@ -279,30 +274,16 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     given: object = tensors
     if isinstance(given, Tensor):
         raise tensors_expected("cat")
-    op = _concatenation(tensors, dim)
-    if op is not None:
-        return _in_their_format(apply(op, *tensors), tensors)
+    if (op := _concatenation(tensors, dim)) is not None:
+        return in_their_format(apply(op, *tensors), tensors)
     if not tensors:
         raise ArgumentError("cat(): expected a non-empty list of Tensors")
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
     if any(type_of(x).ndim == 0 for x in tensors):
         raise UsageError("zero-dimensional tensor (at position 0) cannot be concatenated")
-    if dim not in (0, -1) and all(map(_is_empty_vector, tensors)):
-        dim = 0  # what is skipped has no axes of its own
+    dim = 0 if all(map(_is_empty_vector, tensors)) else dim  # what is skipped has no axes of its own
     found: Tensor = ops.concatenate([cast(x, dtype) for x in _fitting_empty(tensors, dim)], dim)
-    if any(found is x for x in tensors):
-        return clone(found)  # of one tensor too it is a copy
-    return _in_their_format(found, tensors)
-
-
-def _in_their_format(found: Tensor, tensors: Sequence[Tensor], dim: int | None = None) -> Tensor:
-    """Images beside images in the memory format that all of them have; ``dim``: along a new axis."""
-    array, ndim = tensors[0]._array, type_of(found).ndim
-    if ndim < 4 or (type(array) is np.ndarray and array.flags.c_contiguous):
-        return found
-    if dim is None:
-        return laid_out_as_all(found, tensors)
-    return laid_out_as_stacked(found, tensors, normalize_axis(dim, ndim, "stack"))
+    return in_their_format(clone(found) if any(found is x for x in tensors) else found, tensors)  # always a copy
 
 
 def _fitting_empty(tensors: Sequence[Tensor], dim: int) -> Sequence[Tensor]:
@@ -343,13 +324,11 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join along a new axis."""
     if not tensors:
         raise UsageError("stack expects a non-empty TensorList")
-    op = _stacking(tensors, dim)
-    if op is not None:
-        found = apply(op, *tensors)
-    else:
-        dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
-        found = rename_node(ops.stack([cast(x, dtype) for x in tensors], dim), "StackBackward0")
-    return _in_their_format(found, tensors, dim)
+    if (op := _stacking(tensors, dim)) is not None:
+        return in_their_format(apply(op, *tensors), tensors, dim)
+    dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
+    found = rename_node(ops.stack([cast(x, dtype) for x in tensors], dim), "StackBackward0")
+    return in_their_format(found, tensors, dim)
 
 
 def _stacking(tensors: Sequence[Tensor], dim: int) -> Op | None:
