@@ -53,7 +53,7 @@ from autojit.functions.index_functions import index_put as index_put, masked_fil
 from autojit.functions.integers import nonzero_static as nonzero_static, unravel_index as unravel_index
 from autojit.functions.legacy import set_default_tensor_type as set_default_tensor_type
 from autojit.functions.matrix import lobpcg as lobpcg, pca_lowrank as pca_lowrank, svd_lowrank as svd_lowrank, triangular_solve as triangular_solve
-from autojit.functions.memory import UntypedStorage as UntypedStorage, clone as clone, empty_strided as empty_strided
+from autojit.functions.memory import clone as clone, empty_strided as empty_strided
 from autojit.functions.namespace import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled, can_cast as can_cast, finfo as finfo, get_default_dtype as get_default_dtype, iinfo as iinfo, is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled, is_tensor as is_tensor, is_warn_always_enabled as is_warn_always_enabled, result_type as result_type, set_warn_always as set_warn_always, use_deterministic_algorithms as use_deterministic_algorithms
 from autojit.functions.other_memory import resize_as_ as resize_as_
 from autojit.functions.printing import set_printoptions as set_printoptions
@@ -64,6 +64,7 @@ from autojit.functions.settings import compiled_with_cxx11_abi as compiled_with_
 from autojit.functions.shape import adjoint as adjoint, atleast_1d as atleast_1d, atleast_2d as atleast_2d, broadcast_shapes as broadcast_shapes, broadcast_tensors as broadcast_tensors, broadcast_to as broadcast_to, diag_embed as diag_embed, fliplr as fliplr, flipud as flipud, meshgrid as meshgrid, ravel as ravel, rot90 as rot90, tile as tile, trace as trace
 from autojit.functions.special import det as det, logdet as logdet, slogdet as slogdet, vander as vander
 from autojit.functions.statistics import corrcoef as corrcoef, cov as cov
+from autojit.functions.storages import UntypedStorage as UntypedStorage
 from autojit.functions.symbolic import sym_float as sym_float, sym_int as sym_int, sym_ite as sym_ite, sym_max as sym_max, sym_min as sym_min, sym_not as sym_not, sym_sqrt as sym_sqrt, sym_sum as sym_sum
 from autojit.functions.views import as_strided as as_strided, as_strided_scatter as as_strided_scatter, diagonal_scatter as diagonal_scatter, dsplit as dsplit, hsplit as hsplit, unfold as unfold, view_as_complex as view_as_complex, view_as_real as view_as_real, vsplit as vsplit
 from autojit.functions.writing import zero_ as zero_

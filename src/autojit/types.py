@@ -19,7 +19,7 @@ from typing import IO, Any, TypeAlias
 
 from autojit.core.device import Device as _Device
 from autojit.core.dtypes import DType as _DType
-from autojit.functions.memory import UntypedStorage as Storage
+from autojit.functions.storages import UntypedStorage as Storage
 from autojit.tensor import Tensor
 from autojit.tensor.size import Size
 

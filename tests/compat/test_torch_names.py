@@ -32,6 +32,12 @@ def test_what_is_set_is_set_in_autojit() -> None:
     del aj.of_a_test  # type: ignore[attr-defined]
 
 
+def test_names_of_types_are_torchs_inside() -> None:
+    with aj.torch_names() as torch:
+        assert torch.ones(1).type() == "torch.FloatTensor" and torch.ones(1).type("torch.LongTensor").tolist() == [1]
+    assert aj.ones(1).type() == "autojit.FloatTensor"
+
+
 def test_a_function_stays_over_the_module_of_its_name() -> None:
     with aj.torch_names() as torch:
         module = importlib.import_module("torch.autograd.gradcheck")

@@ -254,3 +254,8 @@ def test_eigenvectors_of_any_matrix_are_stretched_and_differentiable(dtype: aj.d
 
     assert gradcheck(without_phases, a, check_forward_ad=True)
     assert gradgradcheck(lambda a: (aj.linalg.eigvals(a) ** 3).sum(-1), a)
+
+
+def test_the_history_of_blocks_shows_the_extents_of_the_image() -> None:
+    found = aj.nn.functional.unfold(aj.ones(1, 1, 3, 4, requires_grad=True), (3, 4))
+    assert (found.grad_fn._saved_self_sym_argsize_minus_2, found.grad_fn._saved_self_sym_argsize_minus_1) == (3, 4)

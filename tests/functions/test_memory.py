@@ -109,6 +109,7 @@ def test_layout_questions() -> None:
     assert x.is_set_to(x.detach())
     assert not x.is_set_to(x[1:])
     assert aj.empty_strided((2, 3), (1, 2)).stride() == (1, 2)
+    assert aj.empty_strided((2, 3, 4), (2, 4, 6)).storage().size() == 29
     assert (aj.zeros(0, 5).stride(), aj.zeros(3, 0, 2).stride()) == ((5, 1), (2, 2, 1))
     last = aj.ones(2, 3, 4, 5).contiguous(memory_format=aj.channels_last)
     assert last.stride() == (60, 1, 15, 3)

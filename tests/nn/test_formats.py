@@ -30,6 +30,8 @@ OTHERS = {
     "images": IMAGES,
     "gaps": aj.ones(2, 3, 3, 6)[..., ::2],
     "rows": aj.ones(2, 3, 4, 5),
+    "overlapping": aj.empty_strided((4, 3, 2), (10, 1, 1)).permute(1, 0, 2),
+    "repeated": aj.empty_strided((4, 3, 2), (10, 0, 3)).permute(2, 1, 0),
 }
 
 
@@ -51,6 +53,46 @@ def test_steps_lay_out_likenesses_as_their_functions_do() -> None:
         return aj.zeros_like(x), aj.ones_like(x, memory_format=ROWS), x.clone(memory_format=ROWS), x + aj.ones_like(x)
 
     assert [y.stride() for y in aj.jit(made)(IMAGES)] == [y.stride() for y in made(IMAGES)]
+
+
+ORDERS = [IMAGES, IMAGES.contiguous(), IMAGES.permute(3, 0, 2, 1).contiguous().permute(1, 3, 2, 0)]
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, aj.jit], ids=["eager", "compiled"])
+@pytest.mark.parametrize("first", ORDERS)
+@pytest.mark.parametrize("second", ORDERS)
+def test_the_first_operand_decides_where_orders_differ(
+    jit: Callable[[Any], Any], first: Tensor, second: Tensor
+) -> None:
+    ops: list[Callable[[Any, Any], Tensor]] = [
+        lambda x, y: x + y, aj.maximum, aj.atan2, lambda x, y: x < y, aj.where, lambda x, y: aj.addcmul(x, y, y),
+    ]  # fmt: skip
+    for op in ops:
+        y = second if op is not aj.where else second > 0
+        operands = (y, first, second) if op is aj.where else (first, y)
+        assert jit(op)(*operands).stride() == operands[0].stride()
+        assert op(*[t.to("meta") for t in operands]).stride() == operands[0].stride()
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, aj.jit], ids=["eager", "compiled"])
+def test_an_operand_decides_over_axes_that_it_has(jit: Callable[[Any], Any]) -> None:
+    wide, add = aj.ones(3, 4, 5).permute(2, 0, 1), jit(lambda x, y: x + y)
+    assert add(aj.ones(1, 3, 4), wide).stride() == (1, 20, 5)
+    assert add(aj.ones(1, 4, 3).transpose(1, 2), wide).stride() == (1, 5, 15)
+    assert add(wide, aj.ones(1, 4, 3).transpose(1, 2)).stride() == (1, 20, 5)
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, aj.jit], ids=["eager", "compiled"])
+def test_images_that_are_joined_keep_the_format_of_all(jit: Callable[[Any], Any]) -> None:
+    for dim in range(4):
+        both = jit(lambda x, y, dim=dim: aj.cat((x, y), dim))
+        assert both(IMAGES, IMAGES).is_contiguous(memory_format=LAST)
+        assert both(IMAGES, IMAGES.contiguous()).is_contiguous() and both(IMAGES.contiguous(), IMAGES).is_contiguous()
+        assert aj.equal(both(IMAGES, IMAGES), both(IMAGES.contiguous(), IMAGES.contiguous()))
+        stacked = jit(lambda x, y, dim=dim: aj.stack((x, y), dim))(IMAGES, IMAGES)
+        assert stacked.stride() == both(IMAGES, IMAGES).unflatten(dim, (2, -1)).stride()
+    parts = IMAGES[:, :, :2], IMAGES[:, :, 1:]
+    assert jit(lambda x, y: aj.cat((x, y), -1 - 1))(*parts).is_contiguous(memory_format=LAST)
 
 
 def test_empty_takes_a_format() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import autojit as aj
 import autojit.nn.functional as F
 from autojit import nn
+from autojit.nn.utils import prune
 
 
 def test_further_state_is_saved_by_who_gives_it_and_taken_by_who_sets_it() -> None:
@@ -78,3 +80,19 @@ def test_a_copy_of_a_layer_has_its_sparse_gradient() -> None:
     layer(aj.tensor([1])).sum().backward()
     for grad in (copy.deepcopy(layer.weight.grad), copy.deepcopy(aj.eye(3, 2).to_sparse())):
         assert grad is not None and grad.is_sparse and grad.to_dense().sum() == 2
+
+
+def test_a_layer_without_shapes_has_no_memory_to_share() -> None:
+    with pytest.raises(RuntimeError, match="share memory on an uninitialized parameter"):
+        nn.LazyLinear(2).share_memory()
+
+
+def test_a_pruned_layer_comes_back_from_a_file() -> None:
+    layer, file = nn.Linear(3, 2), io.BytesIO()
+    prune.l1_unstructured(layer, "weight", 0.5)
+    aj.save(layer, file)
+    file.seek(0)
+    again = aj.load(file, weights_only=False)
+    assert list(again.state_dict()) == list(layer.state_dict()) and aj.equal(again.weight, layer.weight)
+    again(aj.ones(1, 3)).sum().backward()
+    assert again.weight_orig.grad is not None

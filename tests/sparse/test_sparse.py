@@ -312,3 +312,31 @@ def test_constructors_of_older_programs() -> None:
     assert (s.dtype, s.shape) == (aj.float64, (2,))
     assert aj.sparse.FloatTensor(2, 3)._nnz() == 0
     assert aj.sparse_coo_tensor(aj.zeros(1, 1), [1.0], (2,)).to_dense().tolist() == [1, 0]
+
+
+def test_a_sparse_vector_is_its_own_transpose() -> None:
+    for x in (aj.arange(3.0).to_sparse(), aj.tensor(2.0).to_sparse()):
+        assert x.t().is_sparse and aj.equal(x.t().to_dense(), x.to_dense())
+
+
+def test_a_dense_operand_is_changed_in_place_by_a_sparse_one() -> None:
+    s = aj.eye(2).to_sparse()
+    for name in ("add_", "sub_", "mul_"):
+        dense = aj.full((2, 2), 3.0)
+        assert getattr(dense, name)(s) is dense
+        assert aj.equal(dense, getattr(aj.full((2, 2), 3.0), name)(aj.eye(2)))
+    small = s.to(aj.uint8)
+    assert small.mul_(s.to(aj.int16)).dtype is aj.uint8
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Byte"):
+        small.mul_(s)
+    with pytest.raises(RuntimeError, match="cannot be changed in place into a dense one"):
+        s.add_(aj.ones(2, 2))
+    assert s.is_sparse and aj.equal(s.to_dense(), aj.eye(2))
+
+
+def test_the_history_of_a_product_shows_its_sparse_factors() -> None:
+    x = aj.eye(2).to_sparse().requires_grad_()
+    y = x * x
+    assert y.grad_fn._saved_self is x and y.grad_fn._saved_other is x
+    y.to_dense().sum().backward()
+    assert x.grad is not None and aj.equal(x.grad.to_dense(), 2 * aj.eye(2))

@@ -349,17 +349,13 @@ class HelperFinder(MetaPathFinder):
         return None
 
 
-def _same(function: Any) -> Any:
-    """A decorator that changes nothing."""
-    return function
-
-
 def serve(sources: Path, tests: Path) -> None:
     """From now on, in this process, helpers and tests come from torch's sources."""
     sys.meta_path.insert(0, HelperFinder(sources, tests))
     top: Any = importlib.import_module(ROOT)
-    if hasattr(top, "_dynamo"):
+    dynamo: Any = importlib.import_module(f"{ROOT}._dynamo")
+    if hasattr(dynamo, "config"):
         return
-    top._dynamo = SimpleNamespace(config=SimpleNamespace(suppress_errors=False), disable=_same, reset=lambda: None)
+    dynamo.config, dynamo.reset = SimpleNamespace(suppress_errors=False), lambda: None
     top._utils = SimpleNamespace(_element_size=lambda dtype: dtype.itemsize)
     importlib.import_module(f"{ROOT}.nn.modules.module").__class__ = ModuleOfModules

@@ -21,6 +21,7 @@ from typing import Any
 import autojit as aj
 from autojit.compat.absent import reason_of
 from autojit.core.errors import UsageError
+from autojit.functions.legacy import PACKAGE
 
 FOLLOWED = "2.13.0"
 """The version of PyTorch whose names and rules these are, which programs are told."""
@@ -155,9 +156,11 @@ def torch_names() -> Iterator[ModuleType]:
     finder = TorchFinder()
     before = _taken_out()
     sys.meta_path.insert(0, finder)
+    PACKAGE.append(_THEIRS)
     try:
         yield importlib.import_module(_THEIRS)
     finally:
+        PACKAGE.remove(_THEIRS)
         sys.meta_path.remove(finder)
         _taken_out()
         sys.modules.update(before)

@@ -18,6 +18,11 @@ from autojit.core.errors import UsageError
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
+_SCALAR_TYPES = {
+    "bool": "Bool", "uint8": "Byte", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "int8": "Char",
+    "int16": "Short", "int32": "Int", "int64": "Long", "float16": "Half", "bfloat16": "BFloat16", "float32": "Float",
+    "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
 _KIND_ORDER = {"bool": 0, "uint": 1, "int": 1, "float": 2, "float8": 2, "complex": 3}
 
 
@@ -26,11 +31,12 @@ class DType:
 
     __slots__ = (
         "category", "is_complex", "is_differentiable", "is_floating_point", "is_signed", "itemsize", "kind", "name",
-        "numpy", "short", "size_bytes",
+        "numpy", "scalar_type", "short", "size_bytes",
     )  # fmt: skip
 
     def __init__(self, name: str, short: str, numpy: DTypeLike, kind: str) -> None:
         self.name = name
+        self.scalar_type = _SCALAR_TYPES.get(name, name)  # what torch's messages call it
         self.short = short
         self.numpy: np.dtype = np.dtype(numpy)
         self.kind = kind

@@ -249,13 +249,13 @@ def out_of_memory(error: MemoryError) -> OutOfMemoryError:
     return OutOfMemoryError(f"{'autojit' if call is None else call[1]}: out of memory, {error}")
 
 
-def too_large(shape: tuple[int, ...], error: ValueError) -> Exception:
-    """NumPy's error, as one of the shape if no array can have it."""
+def too_large(shape: Sequence[int], error: ValueError | None = None) -> Exception:
+    """The error of a shape that no array can have; another error of NumPy's is given back."""
     if len(shape) > 64:
         return UsageError(f"only tensors with up to 64 dims are supported, but got {len(shape)}")
-    if "too big" in str(error) or "Maximum allowed dimension" in str(error):
-        return UsageError(f"Storage size calculation overflowed with sizes={list(shape)}")
-    return error
+    if error is not None and not ("too big" in str(error) or "Maximum allowed dimension" in str(error)):
+        return error
+    return UsageError(f"{'Storage size' if all(shape) else 'Stride'} calculation overflowed with sizes={list(shape)}")
 
 
 def out_of_memory_in_step(error: MemoryError, place: SourceLocation, op: str, result: object) -> OutOfMemoryError:

@@ -20,30 +20,17 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.source import for_history, here
 from autojit.core.types import TensorType
 from autojit.dispatch.refused_operands import refusal, refused_outside
-from autojit.history.recording import (
-    record,
-    record_pair,
-    record_several,
-    record_single,
-    wants_any,
-)
+from autojit.history.recording import record, record_pair, record_several, record_single, wants_any
 from autojit.history.saved import NUMBERS
 from autojit.ir.concrete import hinted
 from autojit.ir.op import Op
+from autojit.ops.loop_orders import as_loop
 from autojit.ops.shape import BroadcastTo, Reshape
 from autojit.ops.sources import Full
 from autojit.tensor.memory_orders import reshaped_in_place
 from autojit.tensor.state import quietly, state
 from autojit.tensor.storage import INFERENCE, INFERENCE_VIEW, NO_GRAD, ElsewhereArray, View
-from autojit.tensor.tensor import (
-    Tensor,
-    layout_of,
-    made_in_inference,
-    storage_chain,
-    storage_of,
-    wrap,
-    wrap_value,
-)
+from autojit.tensor.tensor import Tensor, layout_of, made_in_inference, storage_chain, storage_of, wrap, wrap_value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,8 +67,8 @@ def apply(op: Op, *operands: Tensor) -> Any:
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
     if op.is_view:
         attach_view(op, operands[0], result)
-    elif not (op.keeps_order or result._array.flags.c_contiguous):
-        result._array = result._array.copy(order="C")
+    else:
+        result._array = _in_order(op, operands, result._array)
     if now["grad_enabled"]:
         is_wanted = False
         for t in operands:
@@ -101,6 +88,15 @@ def apply(op: Op, *operands: Tensor) -> Any:
     return result
 
 
+def _in_order(op: Op, operands: Sequence[Tensor], found: NDArray[Any]) -> NDArray[Any]:
+    """A result as ``memory_orders`` says."""
+    if not op.keeps_order:
+        return found if found.flags.c_contiguous else found.copy(order="C")
+    if op.is_one_loop and found.ndim > 1 and len(operands) > 1:
+        found = as_loop(found, [t._array for t in operands])
+    return found
+
+
 def apply_pair(op: Op, compute: Callable[..., Any], x: Tensor, y: Tensor) -> Tensor:
     """``apply`` of a two-operand elementwise op that the function ``compute`` computes: the shortest way."""
     now = state.__dict__
@@ -116,8 +112,11 @@ def apply_pair(op: Op, compute: Callable[..., Any], x: Tensor, y: Tensor) -> Ten
             return found
         out = _retry(op, (x, y), error)
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
-    if not (op.keeps_order or result._array.flags.c_contiguous):
-        result._array = result._array.copy(order="C")
+    if not op.keeps_order:
+        if not result._array.flags.c_contiguous:
+            result._array = result._array.copy(order="C")
+    elif result._array.ndim > 1 and not x._array.flags.c_contiguous and y._array.ndim > 1:
+        result._array = as_loop(result._array, (x._array, y._array))  # of what they have in common NumPy's loop decides
     if now["grad_enabled"]:
         if x._view is not None or y._view is not None or now["recording_hooks"] is not None:
             _record_one(op, (x, y), result)

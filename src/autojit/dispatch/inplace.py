@@ -19,6 +19,7 @@ from autojit.core.source import here, place_of_change
 from autojit.core.tracebacks import trim
 from autojit.core.wrapping import named
 from autojit.dispatch.dispatch import root_value, value_of
+from autojit.dispatch.old_overloads import in_new_form
 from autojit.dispatch.promotion import cast, converted
 from autojit.history.op_node import OpNode
 from autojit.history.recording import (
@@ -85,7 +86,7 @@ def in_place(
     if _write_directly(x, method, arguments, options):
         return x
     if type(x._array) is ElsewhereArray:
-        x._become(as_given(function, x, *arguments, **options))
+        x._become(_in_its_dtype(x, as_given(function, x, *arguments, **options), method))
         return x
     mark = sequence_mark()
     old = _old(x)
@@ -201,6 +202,20 @@ def _fitting(source: Tensor, x: Tensor) -> Tensor:
         raise
 
 
+def _in_its_dtype(x: Tensor, new: Tensor, method: str) -> Tensor:
+    """What takes the place of ``x``'s values, in its dtype, which must have room for its kind of numbers."""
+    target, found = type_of(x).dtype, type_of(new).dtype
+    if found is target:
+        return new
+    if found.category > target.category:
+        raise UsageError(
+            f"result type {found.scalar_type} can't be cast to the desired output type {target.scalar_type}",
+            {"method": method, "x": x, "result": type_of(new)},
+            "use the out-of-place form, or convert the operand first",
+        )
+    return cast(new, target)
+
+
 def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark: int = 0) -> None:
     """Let ``x`` have the values and the history of ``new``.
 
@@ -213,16 +228,11 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
             {"method": method, "x": x, "result": found},
             "use the out-of-place form",
         )
-    if found.dtype is not target.dtype:
-        if found.dtype.category > target.dtype.category:
-            raise UsageError(
-                f"result type {found.dtype.name} can't be cast to the desired output type {target.dtype.name}",
-                {"method": method, "x": x, "result": found},
-                "use the out-of-place form, or convert the operand first",
-            )
-        new = cast(new, target.dtype)
+    new = _in_its_dtype(x, new, method)
     if found.device is not target.device and found.device != target.device and (found.ndim or found.device != CPU):
         raise devices_differ(method, (target, found), {"x": x, "result": new})
+    if type(new._array) is ElsewhereArray and type(x._array) is not ElsewhereArray:
+        new = new.to_dense()
     layers = state.layers
     if layers:
         layers[-1].replace(x, new, method, old, mark)
@@ -407,6 +417,8 @@ def in_place_method(method: str, function: Callable[..., Any]) -> Callable[..., 
                 and _writes_at_once(self, ufunc, method, arguments[0], options["alpha"])
             ):
                 return self
+        elif len(arguments) > 1 and (new := in_new_form(method, (self, *arguments), options)) is not None:
+            self, arguments, options = new[0][0], tuple(new[0][1:]), new[1]
         return in_place(self, method, function, arguments, options)
 
     return named(write, method, f"In-place form of ``{method[:-1]}``; returns the tensor itself.")

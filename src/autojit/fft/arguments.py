@@ -17,7 +17,6 @@ from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 
 OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
-_TITLES = {"complex64": "ComplexFloat", "complex128": "ComplexDouble"}
 
 
 def norm_of(norm: str | None) -> str:
@@ -41,8 +40,8 @@ def real_operand(x: Any, name: str, what: str = "a real input tensor") -> Tensor
     t = _transformable(x, name)
     dtype = type_of(t).dtype
     if dtype.is_complex:
-        shown = _TITLES.get(dtype.name, dtype.name)
-        raise DTypeError(f"{name} expects {what}, but got {shown}", {"input": t}, f"take the real part: {name}(x.real)")
+        said = f"{name} expects {what}, but got {dtype.scalar_type}"
+        raise DTypeError(said, {"input": t}, f"take the real part: {name}(x.real)")
     return t
 
 
@@ -53,8 +52,9 @@ def _transformable(x: Any, name: str) -> Tensor:
         raise TypeError(f"fft_{name}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
     t = floating(x, name)
     if type_of(t).dtype in (float16, bfloat16):
-        shown = "Half" if type_of(t).dtype is float16 else "BFloat16"
-        raise DTypeError(f"{name}: Unsupported dtype {shown}", {"input": x}, "convert it: x.float()")
+        raise DTypeError(
+            f"{name}: Unsupported dtype {type_of(t).dtype.scalar_type}", {"input": x}, "convert it: x.float()"
+        )
     return t
 
 

@@ -18,6 +18,7 @@ from autojit.core.dtypes import DType, dtype_of
 from autojit.core.errors import ArgumentKindError, CompileError, TraceError, out_of_memory
 from autojit.core.source import here, relay
 from autojit.core.tracebacks import trim
+from autojit.dispatch.old_overloads import in_new_form
 from autojit.functions.overridable import overridden
 from autojit.functions.refused_dtypes import refuse_kinds, refused_kinds
 from autojit.tensor.tensor import Tensor
@@ -100,23 +101,30 @@ def name_arguments_in_errors(namespace: dict[str, Any], names: Iterable[str]) ->
 
 
 def raise_for_kinds(
-    function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any], error: Exception
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    options: Mapping[str, Any],
+    error: Exception,
+    again: Callable[..., Any] | None = None,
 ) -> tuple[Any] | None:
     """Raise for the first argument of a failed call that is not of its parameter's kind; return if there is none.
 
     If the call failed over an operand whose class overrides it, what that makes of it is returned, in a tuple; so is
-    the result with dtypes where types of Python's numbers were given for them (``dtype=float``).
+    the result with dtypes where types of Python's numbers were given for them (``dtype=float``), and that of a call in
+    a form that torch has replaced (``add(x, 2, y)``). ``again`` makes such a call, by default the function.
     """
+    again = again or function
     if isinstance(error, TraceError | CompileError):
         return None
     if (redone := overridden(function, arguments, options)) is not None:
         return redone
     if (with_dtypes := _with_dtypes(function, arguments, options)) is not None:
-        return (function(*with_dtypes[0], **with_dtypes[1]),)
+        return (again(*with_dtypes[0], **with_dtypes[1]),)
     try:
         given = inspect.signature(function).bind(*arguments, **options).arguments
     except TypeError:  # the failure is that the arguments do not match the parameters
-        return None
+        new = in_new_form(function.__name__, arguments, options)
+        return None if new is None else (again(*new[0], **new[1]),)
     parameters = inspect.signature(function).parameters
     for place, (name, value) in enumerate(given.items(), 1):
         kind = parameters[name].annotation

@@ -18,7 +18,7 @@ def cuts_of(cuts: Tensor) -> Any:
     t = type_of(cuts)
     what = "tensor_split expected tensor_indices_or_sections to"
     if t.dtype is not int64:
-        raise DTypeError(f"{what} have dtype of long, but got {t.dtype.name}", {"indices": cuts})
+        raise DTypeError(f"{what} have dtype of long, but got {t.dtype.scalar_type}", {"indices": cuts})
     if t.ndim > 1:
         raise UsageError(f"{what} be a zero-dimensional or one-dimensional tensor, but got a tensor with {t.ndim} dims")
     return cuts.tolist()

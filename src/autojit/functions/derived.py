@@ -197,11 +197,12 @@ def block_diag(*tensors: Tensor) -> Tensor:
     if not tensors:
         return zeros(1, 0)
     blocks = [reshape(x, (1, -1)) if type_of(x).ndim < 2 else x for x in tensors]
-    if any(type_of(x).ndim > 2 for x in blocks):
-        raise UsageError("torch.block_diag: Input tensors must have 2 or fewer dimensions.")
+    what = "torch.block_diag: Input tensors must have 2 or fewer dimensions."
     width = sum(type_of(x).shape[1] for x in blocks)
     rows, before = [], 0
-    for x in blocks:
+    for k, x in enumerate(blocks):
+        if (ndim := type_of(x).ndim) > 2:
+            raise UsageError(f"{what} Input {k} has {ndim} dimensions")
         height, own = type_of(x).shape
         left, right = x.new_zeros((height, before)), x.new_zeros((height, width - before - own))
         rows.append(cat([left, x, right], 1))
@@ -272,7 +273,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     if x.shape[dim] != 3 or y.shape[dim] != 3:
         raise UsageError("linalg.cross: inputs dimension must have length 3", {"input": input, "other": other})
     if x.dtype is not y.dtype or x.dtype is bool_:
-        raise DTypeError(f"linalg.cross: expected scalar type {x.dtype} but found {y.dtype}", {"other": other})
+        raise DTypeError(f"linalg.cross: expected scalar type {x.dtype.scalar_type} but found {y.dtype.scalar_type}")
     ahead, behind = other.roll(-1, dim), other.roll(-2, dim)
     return input.roll(-1, dim) * behind - input.roll(-2, dim) * ahead
 

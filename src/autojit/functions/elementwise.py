@@ -305,11 +305,12 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
     refuse_numbers("complex", real, imag, ("real", "imag"))
     parts = [type_of(v).dtype for v in (real, imag)]
     if any(dtype not in (float16, float32, float64) for dtype in parts):
-        names = " and ".join(dtype.name for dtype in parts)
+        names = " and ".join(dtype.scalar_type for dtype in parts)
         raise UsageError(f"Expected both inputs to be Half, Float or Double tensors but got {names}")
     if parts[0] is not parts[1]:
         raise UsageError(
-            f"Expected object of scalar type {parts[0].name} but got scalar type {parts[1].name} for second argument"
+            f"Expected object of scalar type {parts[0].scalar_type} but got scalar type "
+            f"{parts[1].scalar_type} for second argument"
         )
     return ops.complex(real, imag)
 

@@ -16,7 +16,7 @@ import numpy as np
 from autojit.core.device import CPU, Device, DeviceLike
 from autojit.core.device_array import layout_in_memory
 from autojit.core.dtypes import DType, dtype_of_numpy
-from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
 from autojit.core.ports import ports
 from autojit.dispatch.on_device import moved
 from autojit.dispatch.promotion import Operand, cast
@@ -198,10 +198,12 @@ def require_same_memory(data: object, made: Tensor) -> None:
         )  # fmt: skip
 
 
-def require_numbers_inside(data: object) -> None:
-    """``require_numbers`` of everything in nested lists."""
+def require_numbers_inside(data: object, *outer: object) -> None:
+    """``require_numbers`` of everything in nested lists, none of which is inside itself."""
+    if any(data is one for one in outer):
+        raise ArgumentKindError("new(): self-referential lists are incompatible with tensors")
     for part in data if isinstance(data, list | tuple) else ():
-        require_numbers_inside(part)
+        require_numbers_inside(part, data, *outer)
     require_numbers(data)
 
 
@@ -211,6 +213,7 @@ def array_of_numbers(data: Any) -> np.ndarray[Any, Any]:
     try:
         plain = np.asarray(data)
     except ValueError as error:
+        require_numbers_inside(data)
         raise ArgumentError(f"expected sequence of equal length: {error}") from None
     except Exception:
         require_numbers_inside(data)

@@ -36,7 +36,6 @@ from autojit.functions.memory import MemoryFormat, in_format, preserve_format
 from autojit.functions.shape import Sizes, sizes_of, stack
 from autojit.ops.sources import Iota
 from autojit.tensor.of_arrays import constant, on_memory_of
-from autojit.tensor.size import Size
 from autojit.tensor.state import made_like, quietly, state
 from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
 
@@ -395,6 +394,8 @@ def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:
     wide = int64 if isinstance(start, int) and isinstance(step, int) and dtype.category < 2 else float64
     if state.trace is not None:
         return cast(_iota(wide, count) * step + start, dtype)
+    if count * wide.size_bytes > np.iinfo(np.intp).max:
+        raise UsageError("invalid size, possible overflow?", {"elements": count})
     if wide is int64 and isinstance(count, int):
         ramp: Any = np.arange
         return wrap(ramp(start, start + count * step, step, wide.numpy).astype(dtype.numpy, copy=False))
@@ -476,17 +477,3 @@ def eye(
         return finish(wrap(np.eye(n, columns, dtype=wanted.numpy)), requires_grad, device)
     rows, places = _iota(int64, n, columns), _iota(int64, n, columns, axis=1)
     return finish(cast(eq(rows, places), wanted), requires_grad, device)
-
-
-def construct(cls: type[Tensor], data: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
-    """``Tensor(sequence)`` and ``Tensor(2, 3)``."""
-    if data and (all(isinstance(d, int) for d in data) or (len(data) == 1 and isinstance(data[0], Size))):
-        found = zeros(*data)
-    elif not data:
-        found = zeros(0)
-    else:
-        found = tensor(data[0], dtype=default_dtype() if not isinstance(data[0], Tensor) else None)
-    return found if cls is Tensor else Tensor._make_subclass(cls, found)
-
-
-METHODS: dict[str, Any] = {"_construct": staticmethod(construct)}

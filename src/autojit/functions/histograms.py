@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UnsupportedError, UsageError
 from autojit.core.sizes import seems_equal
-from autojit.dispatch.declared import declared
+from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.promotion import cast
 from autojit.functions.comparison import where
 from autojit.functions.factories import arange, zeros
@@ -33,7 +33,7 @@ class HistogramOfPoints(NamedTuple):
     bin_edges: tuple[Tensor, ...]
 
 
-@declared(out=True)
+@declared(out=EXACT_OUT)
 def histogram(
     input: Tensor,
     bins: int | Tensor,
@@ -104,6 +104,9 @@ def histogramdd(
             f"elements, but got {len(range)}",
             {"input": input},
         )
+    if not coordinates:
+        hist = zeros((), dtype=spec.dtype, device=spec.device)
+        return HistogramOfPoints(hist / hist if density else hist, ())
     weights = None if weight is None else _weights(weight, input[..., 0])
     return _counted(input.reshape(-1, coordinates), edges, range, weights, density)
 

@@ -14,7 +14,6 @@ FUNCTIONS = {
     "control_flow.loops": "scan while_loop",
     "func.batches": "vmap",
     "func.derivatives": "jvp",
-    "functions.buffers": "empty_permuted from_file frombuffer",
     "functions.copies": """
         alias_copy as_strided_copy ccol_indices_copy col_indices_copy crow_indices_copy detach_copy
         diagonal_copy expand_copy fill indices_copy permute_copy row_indices_copy select_copy slice_copy
@@ -22,7 +21,6 @@ FUNCTIONS = {
         unfold_copy unsqueeze_copy values_copy view_as_complex_copy view_as_real_copy view_copy""",
     "functions.histograms": "histogram histogramdd",
     "functions.integers": "frexp gcd gcd_ lcm lcm_ nonzero_static unravel_index",
-    "functions.memory": "UntypedStorage",
     "functions.norms": "frobenius_norm hash_tensor norm_except_dim",
     "functions.order_statistics": "nanquantile",
     "functions.printing": "set_printoptions",
@@ -33,6 +31,7 @@ FUNCTIONS = {
         get_num_interop_threads has_lapack has_mkl has_openmp has_spectral init_num_threads is_distributed
         is_storage set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal
         set_num_interop_threads typename""",
+    "functions.storages": "UntypedStorage",
     "functions.symbolic": "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
     "io.saving": "load save",
     "jit.eager_mode": "eager",

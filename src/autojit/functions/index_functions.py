@@ -12,7 +12,7 @@ from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
 from autojit.core.errors import DTypeError, IndexingError, ShapeError, UsageError
 from autojit.core.sizes import seems_equal
-from autojit.dispatch.declared import Out, declared
+from autojit.dispatch.declared import EXACT_OUT, Out, declared
 from autojit.dispatch.dispatch import number
 from autojit.dispatch.on_device import placed
 from autojit.dispatch.promotion import NUMBERS, Number, Operand, as_operand, cast, together
@@ -203,7 +203,8 @@ def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
     if type_of(values).dtype is not type_of(input).dtype:
         raise DTypeError(
             "Index put requires the source and destination dtypes match, got "
-            f"{type_of(input).dtype} for the destination and {type_of(values).dtype} for the source.",
+            f"{type_of(input).dtype.scalar_type} for the destination and {type_of(values).dtype.scalar_type} for the "
+            "source.",
             {"input": input, "values": values},
         )
     return put_at(input, tuple(slice(None) if i is None else i for i in indices), values, accumulate)
@@ -252,7 +253,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return where(mask, picked, input)
 
 
-@declared(out=True)
+@declared(out=EXACT_OUT)
 def searchsorted(
     sorted_sequence: Tensor,
     input: Operand,
@@ -276,6 +277,12 @@ def searchsorted(
             raise UsageError("torch.searchsorted(): boundary and sorter must have the same size")
         sorted_sequence = gather(sorted_sequence, -1, sorter)
     a, b = together(sorted_sequence, as_operand(input), "searchsorted")
+    if type_of(a).ndim != 1 and type_of(b).ndim == 0:
+        raise ShapeError(
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got "
+            f"boundaries tensor dim({type_of(a).ndim})",
+            {"boundaries": a, "input value": b},
+        )
     if type_of(a).ndim != 1 and type_of(a).shape[:-1] != type_of(b).shape[:-1]:
         raise ShapeError(
             "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
@@ -286,9 +293,14 @@ def searchsorted(
     return cast(found, int32) if out_int32 else found
 
 
-@declared(out=True)
+@declared(out=EXACT_OUT)
 def bucketize(input: Operand, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Which bucket between boundaries each element falls in."""
+    if type_of(boundaries).ndim != 1:
+        raise ShapeError(
+            f"torch.bucketize(): boundaries tensor must be 1 dimension, but got dim({type_of(boundaries).ndim})",
+            {"boundaries": boundaries},
+        )
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 

@@ -145,8 +145,8 @@ def _require_dtype(x: Tensor, value: object, least_rank: int = 0) -> None:
     """DTypeError where places chosen by tensors or lists are written with a tensor of another dtype, as in torch."""
     if isinstance(value, Tensor) and type_of(value).dtype is not type_of(x).dtype and value.ndim >= least_rank:
         raise DTypeError(
-            f"Index put requires the source and destination dtypes match, got {type_of(x).dtype.name} for the "
-            f"destination and {type_of(value).dtype.name} for the source.",
+            f"Index put requires the source and destination dtypes match, got {type_of(x).dtype.scalar_type} for the "
+            f"destination and {type_of(value).dtype.scalar_type} for the source.",
             {"x": x, "value": value},
             "convert it: x[index] = value.to(x.dtype)",
         )

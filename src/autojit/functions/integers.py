@@ -143,6 +143,8 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
     dtype = type_of(indices).dtype
     if dtype.category != 1:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {dtype}")
+    if not isinstance(shape, int | Sequence):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(not isinstance(n, int) for n in extents):
         kinds: list[type] = [type(n) for n in extents]

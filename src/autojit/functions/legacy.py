@@ -5,12 +5,13 @@ Attributes that old versions of PyTorch had say what replaced them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, overload
 
 from autojit.core import dtypes
 from autojit.core.device import DeviceLike
 from autojit.core.device import device as parsed
-from autojit.core.dtypes import DType, set_default_dtype
+from autojit.core.dtypes import DType, default_dtype, set_default_dtype
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.user_warnings import warn
 from autojit.dispatch.on_device import moved
@@ -20,13 +21,38 @@ from autojit.tensor.size import Size
 from autojit.tensor.tensor import Tensor, type_of
 
 
+def require_place(device: DeviceLike, kind: str, data: Sequence[object]) -> None:
+    """UsageError for a device of another kind than a constructor makes tensors on, or beside a tensor."""
+    if device is None:
+        return
+    if parsed(device).type != kind:
+        raise UsageError(
+            f"legacy constructor expects device type: {kind} but device type: {parsed(device).type} was passed",
+            fix="use tensor(data, device=...)",
+        )
+    if data and isinstance(data[0], Tensor):
+        raise UsageError("legacy constructor takes no device beside a tensor", fix="use x.to(device)")
+
+
+def construct(cls: type[Tensor], data: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
+    """``Tensor(sequence)`` and ``Tensor(2, 3)``."""
+    require_place(options.get("device"), "cpu", data)
+    if data and (all(isinstance(d, int) for d in data) or (len(data) == 1 and isinstance(data[0], Size))):
+        found = zeros(*data)
+    elif not data:
+        found = zeros(0)
+    else:
+        found = tensor(data[0], dtype=default_dtype() if not isinstance(data[0], Tensor) else None)
+    return found if cls is Tensor else Tensor._make_subclass(cls, found)
+
+
 class TensorKind(type):
     """The class of ``FloatTensor`` and its like: calling one makes a tensor, any tensor of the dtype is an instance."""
 
     dtype: DType
 
     def __call__(cls, *data: Any, device: DeviceLike = None, **options: object) -> Tensor:
-        _require_place(device, "cpu")
+        require_place(device, "cpu", data)
         if not data:
             return zeros(0, dtype=cls.dtype)
         (first, *_) = data
@@ -58,11 +84,15 @@ KINDS: dict[str, TensorKind] = {
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
+PACKAGE = ["autojit"]
+"""What names of types begin with: programs that say ``import torch`` compare them with names of torch's."""
+
+
 def kind_name(t: Tensor) -> str:
     """``autojit.FloatTensor`` and its like; on another device than the CPU its name comes between."""
     spec = type_of(t)
     place = "" if spec.device.type == "cpu" else f"{spec.device.type}."
-    return f"autojit.{place}{_NAMES.get(spec.dtype, spec.dtype.name)}"
+    return f"{PACKAGE[-1]}.{place}{_NAMES.get(spec.dtype, spec.dtype.name)}"
 
 
 def set_default_tensor_type(t: object) -> None:
@@ -118,17 +148,9 @@ def type_(self: Tensor, dtype: object = None, non_blocking: bool = False) -> Any
     return cast(self, dtype)
 
 
-def _require_place(device: DeviceLike, kind: str) -> None:
-    if device is not None and parsed(device).type != kind:
-        raise UsageError(
-            f"legacy constructor expects device type: {kind} but device type: {parsed(device).type} was passed",
-            fix="use tensor(data, device=...)",
-        )
-
-
 def new(self: Tensor, *data: Any, device: DeviceLike = None, **options: object) -> Tensor:
     """A tensor of this tensor's dtype from data or extents, as its class would make it."""
-    _require_place(device, type_of(self).device.type)
+    require_place(device, type_of(self).device.type, data)
     return moved(KINDS[_NAMES[type_of(self).dtype]](*data), type_of(self).device)
 
 
@@ -169,6 +191,7 @@ def names_of(self: Tensor) -> list[str]:
 
 
 METHODS: dict[str, Any] = {
+    "_construct": staticmethod(construct),
     "__dir__": names_of,
     "type": type_,
     "new": new,

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from autojit.core.device import META, Device, DeviceLike, is_cpu_alone, require_available, with_index
-from autojit.core.device_array import first_address, host_copy, layout_in_memory
+from autojit.core.device_array import first_address, layout_in_memory
 from autojit.core.dtypes import DType, default_dtype
-from autojit.core.errors import DeviceError, TraceError, UsageError
+from autojit.core.errors import DeviceError, TraceError, UsageError, too_large
 from autojit.core.sizes import is_symbolic, size_max
-from autojit.core.top_level import top_level
 from autojit.dispatch.composite_nodes import in_one_node
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import value_of
@@ -22,8 +21,9 @@ from autojit.functions import elementwise
 from autojit.history.op_node import rename_node
 from autojit.history.recording import shows_grad, wants_grad
 from autojit.ir.op import bind
+from autojit.ops.loop_orders import in_order_of
 from autojit.ops.shape import Reshape
-from autojit.tensor.memory_orders import has_steps, kind_of, order_of, places_of, seen_through
+from autojit.tensor.memory_orders import has_steps, order_of, outermost_first, places_of, seen_through
 from autojit.tensor.state import computes_at_once, quietly, state
 from autojit.tensor.tensor import T, Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
 
@@ -118,8 +118,10 @@ def in_format(fresh: Tensor, memory_format: MemoryFormat | None, like: Tensor) -
         RuntimeError: the format is for another number of axes.
     """
     if memory_format is None or memory_format is preserve_format:
-        kind = kind_of(layout_of(like))
-        return fresh if kind is None else laid_out(fresh, kind[0])
+        layout = layout_of(like)
+        if layout.flags.c_contiguous:
+            return fresh
+        return laid_out(fresh, outermost_first(in_order_of([layout], layout.dtype)))
     return laid_out(fresh, order_in(fresh, memory_format))
 
 
@@ -155,7 +157,7 @@ def stride(self: Tensor, dim: int | None = None) -> Any:
         steps = _open_steps(layout, type_of(self).shape)
         return steps if dim is None else steps[dim]
     steps = tuple(s // layout.itemsize for s in layout.strides)
-    if not layout.size:  # NumPy has no steps for empty arrays
+    if not (layout.size or all(steps)):  # NumPy has no steps for empty arrays that are no parts of others
         steps = row_major_steps(layout.shape)
     return steps if dim is None else steps[dim]
 
@@ -212,12 +214,13 @@ def _concrete(t: Tensor) -> NDArray[Any]:
     if state.trace is not None:
         return state.trace.concretize(value_of(t))
     if t._array is None:
-        raise _without_memory(t)
+        raise without_memory(t)
     array: NDArray[Any] = t._array
     return array
 
 
-def _without_memory(t: Tensor) -> TraceError:
+def without_memory(t: Tensor) -> TraceError:
+    """The error of a tensor that a step has left behind."""
     return TraceError("a tensor of a captured step has no memory outside the capture", {"tensor": t})
 
 
@@ -230,73 +233,6 @@ def data_ptr(self: Tensor) -> int:
     storage = storage_of(self)
     root = storage.array if storage.array is not None else state.trace.memory_of(storage)
     return first_address(seen_through(layout_in_memory(root), storage_chain(self)))
-
-
-@top_level
-class UntypedStorage:
-    """The memory that a tensor, its views and its aliases share, as bytes."""
-
-    def __init__(self, owner: Tensor) -> None:
-        if owner._array is None and state.trace is None:
-            raise _without_memory(owner)
-        storage = storage_of(owner)
-        array = storage.array
-        if array is None:
-            assert state.trace is not None
-            array = state.trace.memory_of(storage)
-        self._array: NDArray[Any] = array
-        self.device = owner.device
-        self._owner = owner
-
-    def _ask(self, what: str, always: bool = False) -> None:
-        if state.trace is not None:
-            state.trace.asked_memory(self._owner, what, always)
-
-    def data_ptr(self) -> int:
-        """The address of the first byte; 0 on ``meta``."""
-        return 0 if self.device == META else first_address(self._array)
-
-    def nbytes(self) -> int:
-        """The number of bytes."""
-        self._ask("the size of the storage")
-        return int(self._array.nbytes)
-
-    size = __len__ = nbytes
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, UntypedStorage) and self.data_ptr() == other.data_ptr()
-
-    def __hash__(self) -> int:
-        return self.data_ptr()
-
-
-class TypedStorage(UntypedStorage):
-    """The same memory as elements of the tensor's dtype."""
-
-    def size(self) -> int:
-        """The number of elements."""
-        self._ask("the size of the storage")
-        return int(self._array.size)
-
-    __len__ = size
-
-    def tolist(self) -> list[Any]:
-        """The elements as Python numbers."""
-        self._ask("the elements of the storage", always=True)
-        return host_copy(self._array).reshape(-1).tolist()
-
-    def __getitem__(self, place: int) -> Any:
-        return self.tolist()[place]
-
-
-def untyped_storage(self: Tensor) -> UntypedStorage:
-    """The memory the tensor looks at."""
-    return UntypedStorage(self)
-
-
-def storage(self: Tensor) -> TypedStorage:
-    """The memory the tensor looks at, as elements of its dtype."""
-    return TypedStorage(self)
 
 
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
@@ -409,7 +345,10 @@ def empty_strided(
     """A tensor of a shape with given strides (in elements) and unspecified elements (zeros, so that results repeat)."""
     wanted = dtype or default_dtype()
     span = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
-    flat = quietly(np.zeros, span, wanted.numpy)
+    try:
+        flat = quietly(np.zeros, span, wanted.numpy)
+    except ValueError as error:
+        raise too_large(size, error) from None
     steps = [step * wanted.size_bytes for step in stride]
     made = placed(wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), steps)), where_to(device))
     made.requires_grad = requires_grad
@@ -417,7 +356,7 @@ def empty_strided(
 
 
 _PLAIN = (
-    contiguous, is_contiguous, stride, storage_offset, data_ptr, untyped_storage, storage, is_set_to, is_pinned,
+    contiguous, is_contiguous, stride, storage_offset, data_ptr, is_set_to, is_pinned,
     is_shared, share_memory_, as_subclass,
 )  # fmt: skip
 METHODS: dict[str, Any] = {

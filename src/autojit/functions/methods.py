@@ -10,12 +10,12 @@ from autojit.core.wrapping import named
 from autojit.dispatch import dispatch
 from autojit.dispatch.declared import DECLARED, Declaration
 from autojit.dispatch.inplace import check_writable, in_place, in_place_method
+from autojit.dispatch.old_overloads import has_old_overloads
 from autojit.functions import comparison as functions_comparison
 from autojit.functions import (
     conversion,
     copying,
     exchange,
-    factories,
     indexing,
     layouts,
     legacy,
@@ -25,6 +25,7 @@ from autojit.functions import (
     other_memory,
     overridable,
     random,
+    storages,
 )
 from autojit.functions import counted as functions_counted
 from autojit.functions import derived as functions_derived
@@ -181,7 +182,7 @@ def methods_of(d: Declaration) -> dict[str, Callable[..., Any]]:
     method = method_of(d.function if d.method is True else d.method)
     method = with_numpy_names(method) if has_numpy_names else method
     is_other = is_refusing or has_numpy_names or d.method is not True
-    method = with_argument_errors(method) if is_refusing else method
+    method = with_argument_errors(method) if is_refusing or has_old_overloads(d.name) else method
     made = dict.fromkeys(d.names, method)
     if d.in_place:
         form = _IN_PLACE_FORMS[d.in_place]
@@ -202,8 +203,8 @@ def attach() -> dict[str, Callable[..., Any]]:
     attached |= {"__getitem__": method_of(indexing.getitem), "__setitem__": method_of(indexing.setitem)}
     attached |= {"__repr__": _text, "__str__": _text}
     for module in (
-        conversion, dispatch, exchange, factories, gradients, operators, random, memory, other_memory, copying,
-        legacy, layouts, overridable,
+        conversion, dispatch, exchange, gradients, operators, random, memory, other_memory, copying,
+        legacy, layouts, overridable, storages,
     ):  # fmt: skip
         attached |= {
             name: method if isinstance(method, classmethod) else method_of(method)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from autojit import ops
 from autojit.core.dtypes import DType, bool_
@@ -10,7 +11,8 @@ from autojit.core.errors import UsageError
 from autojit.core.wrapping import named
 from autojit.dispatch.declared import DTYPE_OUT, Out, declared
 from autojit.functions.autocast import in_full_precision_on_devices
-from autojit.functions.elementwise import logaddexp, sub
+from autojit.functions.comparison import eq, where
+from autojit.functions.elementwise import logaddexp, real, sub
 from autojit.functions.own_memory import own_memory
 from autojit.functions.reduction import ValuesIndices, _whole
 from autojit.functions.refused_dtypes import refuses
@@ -45,6 +47,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 def _complex_logcumsumexp(x: Tensor, dim: int) -> Tensor:
     """By steps that double the span: after them an element holds the sum of the ``2 s`` elements up to it."""
     axis, span = normalize_axis(dim, type_of(x).ndim, "logcumsumexp"), 1
+    x = where(eq(real(x), -inf), -inf, x)  # the angle of nothing is none
     count = type_of(x).shape[axis] if type_of(x).ndim else 1
     while span < count:
         joined = logaddexp(x.narrow(axis, span, count - span), x.narrow(axis, 0, count - span))

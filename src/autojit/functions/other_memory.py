@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.device_array import layout_in_memory, on_layout, write_array
-from autojit.core.errors import UsageError
+from autojit.core.errors import UsageError, too_large
 from autojit.core.layout import strided
 from autojit.core.source import here
 from autojit.core.user_warnings import warn
@@ -23,7 +23,6 @@ from autojit.dispatch.declared import declared
 from autojit.dispatch.on_device import placed
 from autojit.functions.memory import (
     MemoryFormat,
-    UntypedStorage,
     axes_in,
     preserve_format,
     row_major_steps,
@@ -31,6 +30,7 @@ from autojit.functions.memory import (
     suggested_format,
 )  # fmt: skip
 from autojit.functions.shape import Sizes, sizes_of
+from autojit.functions.storages import UntypedStorage
 from autojit.history.recording import shows_grad
 from autojit.history.view_rules import leaf_written
 from autojit.tensor.state import carry, quietly, state
@@ -150,8 +150,8 @@ def resize_(self: Tensor, *size: Sizes, memory_format: MemoryFormat | None = Non
     if shape == type_of(self).shape:
         return self
     count = prod(shape)
-    if count * type_of(self).dtype.size_bytes > np.iinfo(np.intp).max:
-        raise UsageError(f"Storage size calculation overflowed with sizes={list(shape)}")
+    if prod(n or 1 for n in shape) * type_of(self).dtype.size_bytes > np.iinfo(np.intp).max:
+        raise too_large(shape)
     root = storage_of(self).array
     assert root is not None
     start = storage_offset(self)

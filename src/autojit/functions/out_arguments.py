@@ -81,7 +81,8 @@ def with_out(function: F, out: Out = PLAIN_OUT) -> F:
                 return function(*arguments, **options)
             return _into(out, rule, function, arguments, options)
         except Exception as error:
-            if (redone := raise_for_kinds(function, arguments, options, error)) is not None:
+            again = None if out is None else lambda *given, **named: _into(out, rule, function, given, named)
+            if (redone := raise_for_kinds(function, arguments, options, error, again)) is not None:
                 return redone[0]
             raise
 
@@ -190,7 +191,14 @@ def making_out(function: F, out: Out) -> F:
             return _made(function, arguments, options)
         if keeps_dtype:
             options.setdefault("dtype", type_of(out).dtype)
-        return _into(out, rule, function, arguments, options)
+        if (layout := _layout_among(options)) is not None:
+            raise UsageError(f"layout {layout} does not match layout of out parameter ({strided})", {"out": out})
+        options.pop("pin_memory", None)
+        wants_history = bool(options.pop("requires_grad", False))
+        found = _into(out, rule, function, arguments, options)
+        if wants_history:
+            found.requires_grad = True
+        return found
 
     relay(making)
     return called_like(function, making)
@@ -240,27 +248,40 @@ def _in_dtype_of(place: Tensor, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_other_dtype(made: Any, wanted: DType) -> UsageError:
-    return UsageError(f"Expected out tensor to have dtype {made.name}, but got {wanted.name} instead")
+    return UsageError(
+        f"Expected out tensor to have dtype {made.name}, but got {wanted.name} instead (scalar type "
+        f"{made.scalar_type}, not {wanted.scalar_type})"
+    )
 
 
 def _put(name: str, place: Tensor, result: Tensor, rule: Out) -> None:
     made, wanted = type_of(result), type_of(place)
     if rule.takes and wanted.dtype not in rule.takes:
-        raise UsageError(f"{name} only supports {rule.takes[0].name} tensor for result, got: {wanted.dtype.name}")
+        only, got = rule.takes[0].name, wanted.dtype.scalar_type
+        raise UsageError(f"{name} only supports {only} tensor for result, got: {got}")
     if made.dtype is not wanted.dtype and rule.is_exact:
         raise _of_other_dtype(made.dtype, wanted.dtype)
     if made.dtype.category > wanted.dtype.category:
-        raise UsageError(f"result type {made.dtype.name} can't be cast to the desired output type {wanted.dtype.name}")
+        have, want = made.dtype.scalar_type, wanted.dtype.scalar_type
+        raise UsageError(f"result type {have} can't be cast to the desired output type {want}")
     with grad_mode(False):
         if made.shape != wanted.shape:
-            _resize(place, made.shape)
+            _resize(place, made.shape, rule.is_line)
         copy_into(place, result, name)
 
 
-def _resize(place: Tensor, shape: tuple[int, ...]) -> None:
-    if type_of(place).size:
+def _resize(place: Tensor, shape: tuple[int, ...], is_line: bool) -> None:
+    have = type_of(place)
+    if have.size and is_line:
         warn(
-            f"An output with one or more elements was resized since it had shape {list(type_of(place).shape)}, which "
+            f"The number of elements in the out tensor of shape {list(have.shape)} is {have.size} which does not match "
+            f"the computed number of elements {shape[0]}. Note that this may occur as a result of rounding error. The "
+            f"out tensor will be resized to a tensor of shape {list(shape)}.",
+            UserWarning,
+        )
+    elif have.size:
+        warn(
+            f"An output with one or more elements was resized since it had shape {list(have.shape)}, which "
             f"does not match the required output shape {list(shape)}; give it no elements before: out.resize_(0)",
             UserWarning,
         )

@@ -28,7 +28,7 @@ from autojit.functions.elementwise import div, sub
 from autojit.functions.refused_dtypes import refuses
 from autojit.history.op_node import rename_node
 from autojit.ir.op import Op
-from autojit.ops.base import normalize_axes, normalize_axis
+from autojit.ops.base import as_axis, normalize_axes, normalize_axis
 from autojit.ops.composed import StdMean, VarMean, is_common
 from autojit.ops.reductions import fold_over
 from autojit.tensor.state import computes_at_once, state
@@ -58,7 +58,7 @@ def _require_float(t: Tensor, what: str) -> None:
     if type_of(t).dtype.category < 2:
         raise DTypeError(
             f"{what}(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
-            f"Got: {type_of(t).dtype.name}",
+            f"Got: {type_of(t).dtype.scalar_type}",
             {"input": t},
             "convert it: x.float()",
         )
@@ -94,7 +94,8 @@ def _reduction_over(name: str, dim: Dims, ndim: int) -> Op:
 @declared(out=DTYPE_OUT)
 @in_full_precision_on_devices
 def prod(input: Operand, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """Product over ``dim`` (all axes by default); integers and bools multiply in int64."""
+    """Product over ``dim`` (all axes by default; no tuples); integers and bools multiply in int64."""
+    dim = dim if dim is None or type(dim) is int else as_axis(dim, "prod")
     x = _whole(input, dtype, "prod")
     if type_of(x).dtype.kind == "float":
         options = (normalize_axes(dim, type_of(x).ndim, "prod"), keepdim)

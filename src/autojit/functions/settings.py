@@ -15,12 +15,12 @@ from autojit.core.top_level import TOP_LEVEL
 from autojit.core.user_warnings import warn
 from autojit.dispatch.declared import declared
 from autojit.functions.legacy import kind_name
-from autojit.functions.memory import UntypedStorage
 from autojit.functions.namespace import (
     are_deterministic_algorithms_enabled,
     is_deterministic_algorithms_warn_only_enabled,
     use_deterministic_algorithms,
 )  # fmt: skip
+from autojit.functions.storages import UntypedStorage
 from autojit.tensor import Tensor
 
 _DEBUG_MODES = ("default", "warn", "error")

@@ -18,6 +18,7 @@ from autojit.dispatch.promotion import cast
 from autojit.dispatch.view_memo import remembered
 from autojit.dispatch.view_nodes import one_node
 from autojit.functions.elementwise import clone
+from autojit.functions.formats import in_their_format
 from autojit.functions.matrix_ranks import counted_extents, require_lines, require_matrices
 from autojit.functions.own_memory import own_memory
 from autojit.history.op_node import rename_node
@@ -62,7 +63,7 @@ def reshape(input: Tensor, *args: Sizes, shape: Sizes | None = None) -> Tensor:
 
 
 def _view_of(input: Tensor) -> Tensor:
-    return bind(ops.Reshape(type_of(input).shape), input)
+    return input.clone() if input.is_sparse else bind(ops.Reshape(type_of(input).shape), input)
 
 
 @declared()
@@ -273,16 +274,16 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     given: object = tensors
     if isinstance(given, Tensor):
         raise tensors_expected("cat")
-    op = _concatenation(tensors, dim)
-    if op is not None:
-        return apply(op, *tensors)
+    if (op := _concatenation(tensors, dim)) is not None:
+        return in_their_format(apply(op, *tensors), tensors)
     if not tensors:
         raise ArgumentError("cat(): expected a non-empty list of Tensors")
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
     if any(type_of(x).ndim == 0 for x in tensors):
         raise UsageError("zero-dimensional tensor (at position 0) cannot be concatenated")
+    dim = 0 if all(map(_is_empty_vector, tensors)) else dim  # what is skipped has no axes of its own
     found: Tensor = ops.concatenate([cast(x, dtype) for x in _fitting_empty(tensors, dim)], dim)
-    return clone(found) if any(found is x for x in tensors) else found  # of one tensor too it is a copy
+    return in_their_format(clone(found) if any(found is x for x in tensors) else found, tensors)  # always a copy
 
 
 def _fitting_empty(tensors: Sequence[Tensor], dim: int) -> Sequence[Tensor]:
@@ -323,11 +324,11 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join along a new axis."""
     if not tensors:
         raise UsageError("stack expects a non-empty TensorList")
-    op = _stacking(tensors, dim)
-    if op is not None:
-        return apply(op, *tensors)
+    if (op := _stacking(tensors, dim)) is not None:
+        return in_their_format(apply(op, *tensors), tensors, dim)
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
-    return rename_node(ops.stack([cast(x, dtype) for x in tensors], dim), "StackBackward0")
+    found = rename_node(ops.stack([cast(x, dtype) for x in tensors], dim), "StackBackward0")
+    return in_their_format(found, tensors, dim)
 
 
 def _stacking(tensors: Sequence[Tensor], dim: int) -> Op | None:

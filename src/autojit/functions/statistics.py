@@ -24,7 +24,7 @@ from autojit.functions.order import cumsum, kept, sort
 from autojit.functions.products import matmul, outer
 from autojit.functions.reduction import ValuesIndices, amax, amin
 from autojit.functions.reduction import sum as _sum
-from autojit.functions.refused_dtypes import refuses
+from autojit.functions.refused_dtypes import refuse_kinds, refuses
 from autojit.functions.shape import cat, movedim, reshape, squeeze, unsqueeze
 from autojit.functions.views import narrow
 from autojit.history.op_node import rename_node
@@ -141,7 +141,6 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
 
 
 @declared(out=True)
-@refuses("bool int")
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements are in each of ``bins`` equal intervals of [min, max]; equal ends mean those of the elements.
 
@@ -160,6 +159,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
         raise UsageError("torch.histc: max must be larger than min")
     if bins <= 0:
         raise UsageError(f"torch.histc(): bins must be > 0, but got {bins}", {"input": input})
+    refuse_kinds(input, "histc", frozenset(("bool", "int", "uint")))
     if min == max and not seems_equal(type_of(x).size, 0):
         low, high = x.min(), x.max()
     require_finite("histc: range", low, high)
@@ -416,7 +416,7 @@ def _weights_of_observations(name: str, weights: Tensor, count: int) -> Tensor:
         )
     if (t.dtype.category != 1) if is_frequency else not t.dtype.is_floating_point:
         kind = "integral" if is_frequency else "floating point"
-        raise UsageError(f"cov(): expected {name} to have {kind} dtype but got {name} with {t.dtype.name} dtype")
+        raise UsageError(f"cov(): expected {name} to have {kind} dtype but got {name} with {t.dtype.scalar_type} dtype")
     if t.size != count:
         raise UsageError(
             f"cov(): expected {name} to have the same numel as there are observations in the input but got {t.size} != "

@@ -79,7 +79,7 @@ def _as_dtype(input: Tensor, dtype: DType) -> Tensor:
     if dtype is type_of(input).dtype:
         return input.detach()
     op = ops.Bitcast(dtype)
-    op.require_view(input._array, storage_of(input).array)
+    op.require_view(type_of(input), input._array, storage_of(input).array)
     with grad_mode(False):
         found: Tensor = apply(op, input)
     found._view = View(None, (*storage_chain(input), op), None, storage_of(input))
@@ -125,7 +125,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     if t.dtype not in (float16, float32, float64):
         raise DTypeError(
             "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
-            f"{t.dtype.name}",
+            f"{t.dtype.scalar_type}",
             {"input": input},
         )
     if t.ndim and t.shape[-1] == 2 and t.size:

@@ -50,9 +50,6 @@ def get_grad(self: Tensor) -> Tensor | None:
     return lent_gradient(self)
 
 
-_LEGACY = {"float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double"}
-
-
 def get_grad_dtype(self: Tensor) -> DType | None:
     """The dtype that ``.grad`` of this leaf has: the leaf's own unless it was set; None allows any.
 
@@ -83,8 +80,8 @@ def set_grad_dtype(self: Tensor, dtype: DType | None) -> None:
     grad = get_grad(self)
     if dtype is not None and grad is not None and type_of(grad).dtype is not dtype:
         raise UsageError(
-            f"Cannot set grad_dtype to '{_LEGACY.get(dtype.name, dtype.name)}' because there is already a gradient "
-            f"assigned with dtype '{_LEGACY.get(grad.dtype.name, grad.dtype.name)}'.",
+            f"Cannot set grad_dtype to '{dtype.scalar_type}' because there is already a gradient "
+            f"assigned with dtype '{grad.dtype.scalar_type}'.",
             {"tensor": self},
             "set .grad to None first",
         )
@@ -104,8 +101,8 @@ def assign_grad(self: Tensor, grad: Tensor | None) -> None:
         if wanted is not None and have.dtype is not wanted:
             raise UsageError(
                 "assigned grad has data of a different type: attempting to assign a gradient with dtype "
-                f"'{_LEGACY.get(have.dtype.name, have.dtype.name).lower()}' to a tensor with grad_dtype "
-                f"'{_LEGACY.get(wanted.name, wanted.name)}'",
+                f"'{have.dtype.scalar_type.lower()}' to a tensor with grad_dtype "
+                f"'{wanted.scalar_type}'",
                 {"tensor": self, "gradient": grad},
                 "convert the gradient, or set .grad_dtype of the tensor to its dtype or to None",
             )

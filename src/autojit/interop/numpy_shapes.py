@@ -192,6 +192,18 @@ def _array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
     return list(aj.tensor_split(tensor_of(ary), indices_or_sections, axis))
 
 
+def _splitting(name: str, least: int, axis: int) -> Function:
+    """``hsplit`` and its like: along an axis of arrays that have ``least`` axes, the only one of a vector."""
+
+    def split_along(ary: Any, indices_or_sections: Any) -> Any:
+        x = tensor_of(ary)
+        if x.ndim < least:
+            raise ValueError(f"{name} only works on arrays of {least} or more dimensions")
+        return _split(x, indices_or_sections, min(axis, x.ndim - 1))
+
+    return split_along
+
+
 # ---- repeating, turning, shifting
 
 
@@ -303,9 +315,9 @@ enter(
     swapaxes=lambda a, axis1, axis2: tensor_of(a).transpose(axis1, axis2),
     moveaxis=lambda a, source, destination: aj.movedim(tensor_of(a), source, destination),
     broadcast_to=lambda array, shape, subok=False: aj.broadcast_to(tensor_of(array), sizes_of(shape)),
-    hsplit=lambda ary, indices_or_sections: _split(ary, indices_or_sections, 0 if tensor_of(ary).ndim == 1 else 1),
-    vsplit=lambda ary, indices_or_sections: _split(ary, indices_or_sections, 0),
-    dsplit=lambda ary, indices_or_sections: _split(ary, indices_or_sections, 2),
+    hsplit=_splitting("hsplit", 1, 1),
+    vsplit=_splitting("vsplit", 2, 0),
+    dsplit=_splitting("dsplit", 3, 2),
     unstack=lambda x, /, *, axis=0: tuple(tensor_of(x).unbind(axis)),
     tile=lambda A, reps: aj.tile(tensor_of(A), sizes_of(host(reps))),
     flip=lambda m, axis=None: aj.flip(tensor_of(m), axes_of(axis, tensor_of(m).ndim)),

@@ -27,6 +27,7 @@ from autojit.io.places import place_of
 from autojit.io.safetensors import filled
 from autojit.io.torch_names import LoadedStorage, StorageKind
 from autojit.nn.jitted import JittedModule
+from autojit.nn.utils.prune import BasePruningMethod
 
 _ALIGNMENT = 64
 _LOCAL_HEADER_BYTES = 30
@@ -107,8 +108,8 @@ def read_file(
 
 
 def own_names() -> dict[str, Any]:
-    """The modules of ``autojit.nn`` and the functions of ``nn.functional`` by their full names."""
-    kinds: list[Any] = [aj.nn.Module]
+    """The modules and pruning methods of ``autojit.nn`` and the functions of ``nn.functional`` by their full names."""
+    kinds: list[Any] = [aj.nn.Module, BasePruningMethod]
     for kind in kinds:  # grows as it is walked: classes that follow from those before
         found = [k for k in kind.__subclasses__() if k.__module__.startswith("autojit.nn.")]
         kinds += [k for k in found if not issubclass(k, JittedModule)]  # which have the names of others

@@ -107,6 +107,7 @@ class Op:
     moves: ClassVar[bool] = False  # the op's own rule says where the result is; else that is where the operands are
     spans_devices: ClassVar[bool] = False  # its graphs say where each value is; operands may be on several devices
     is_random: ClassVar[bool] = False
+    is_one_loop: ClassVar[bool] = False  # its rule lays its result out as one loop of NumPy's does
     keeps_order: ClassVar[bool] = False  # axes are laid out like those of the operands (``tensor.axis_orders``)
     fixes_sizes: ClassVar[bool] = False  # the static parameters hold extents of operands or results
     of_sizes: ClassVar[Callable[..., Op] | None] = None  # of ops whose parameters do not tell: for values of open sizes

@@ -242,7 +242,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if type_of(A).dtype is not type_of(B).dtype:
         raise UsageError(
             "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype "
-            f"{type_of(A).dtype.name} and other's dtype {type_of(B).dtype.name}"
+            f"{type_of(A).dtype.scalar_type} and other's dtype {type_of(B).dtype.scalar_type}"
         )
     batch, (m, n) = type_of(A).shape[:-2], type_of(A).shape[-2:]
     is_vector = type_of(B).shape[:-1] == batch and type_of(B).ndim == type_of(A).ndim - 1

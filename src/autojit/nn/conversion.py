@@ -140,4 +140,8 @@ class ConversionMixin:
         Raises:
             RuntimeError: always, unless there is nothing to move: tensors cannot be shared between processes.
         """
+        module: Any = self
+        for tensor in (*module.parameters(), *module.buffers()):
+            if is_lazy(tensor):
+                tensor.share_memory_()  # says that it has none yet
         return self._apply(lambda tensor: tensor.share_memory_())

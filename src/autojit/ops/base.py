@@ -139,7 +139,6 @@ class Elementwise(Op, abstract=True):
     """
 
     keeps_order: ClassVar[bool] = True
-    is_one_loop: ClassVar[bool] = False  # the class's own rule lays its result out as one loop of NumPy's does
     accepts: ClassVar[tuple[str, ...]] = ("bool", "uint", "int", "float", "complex")
     is_cheap: ClassVar[bool] = True  # cheap to compute again rather than to store
     masks_cotangents: ClassVar[bool] = False

@@ -1,6 +1,8 @@
-"""How NumPy's elementwise loops lay out what they make: the axes in memory as in the operands, without gaps.
+"""How elementwise loops lay out what they make: the axes in memory as in the operands, without gaps.
 
-Where operands disagree the order is row-major. One ufunc does it by itself; a rule of several steps may not.
+Where operands disagree over two axes, the first that has steps along both decides, as in torch. NumPy's own loops go
+in row-major order then: what one of them makes is moved (``as_loop``), as is what a rule of several steps makes.
+Source: torch's TensorIterator (aten/src/ATen/TensorIterator.cpp, reorder_dimensions).
 """
 
 from __future__ import annotations
@@ -20,7 +22,43 @@ def in_order_of(arrays: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
     flags: Any = [*[["readonly"]] * len(arrays), ["writeonly", "allocate"]]
     walk = np.nditer([*arrays, None], ["zerosize_ok"], flags, [*[None] * len(arrays), dtype], order="K")
     found: NDArray[Any] = walk.operands[-1]
-    return found
+    order = _order_of_first(arrays, found.shape) if len(arrays) > 1 else None
+    if order is None:
+        return found
+    places = np.argsort(order)
+    return np.empty([found.shape[axis] for axis in order], found.dtype).transpose(places)
+
+
+def _order_of_first(arrays: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> list[int] | None:
+    """The axes from the outermost in memory where operands disagree over some; None where none do."""
+    if all([a.flags.c_contiguous for a in arrays]):  # noqa: C419  (a list is faster than a generator)
+        return None
+    steps = [_steps(a, shape) for a in arrays if a.ndim > 1]
+
+    def answers(a: int, b: int) -> list[bool]:
+        """Of the operands that have steps along both axes: whether ``a`` is inside of ``b``."""
+        return [one[a] < one[b] for one in steps if one[a] and one[b] and one[a] != one[b]]
+
+    if not any(len(set(answers(a, b))) > 1 for a in range(len(shape)) for b in range(a)):
+        return None
+    inner_first = list(range(len(shape)))[::-1]
+    for start in range(1, len(shape)):
+        at = start
+        for k in range(start)[::-1]:
+            known = answers(inner_first[at], inner_first[k])[:1]
+            if known == [False]:
+                break
+            if known:
+                inner_first[at], inner_first[k] = inner_first[k], inner_first[at]
+                at = k
+    return inner_first[::-1]
+
+
+def _steps(array: NDArray[Any], shape: tuple[int, ...]) -> list[int]:
+    """An operand's steps along the axes of the result; 0 where it is broadcast or the axis has one position."""
+    missing = len(shape) - array.ndim
+    own = zip(array.strides, array.shape, strict=True)
+    return [0] * missing + [abs(step) if n > 1 else 0 for step, n in own]
 
 
 def settled(function: Callable[..., Any]) -> Callable[..., Any]:

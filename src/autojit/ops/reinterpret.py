@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.lib.stride_tricks import as_strided as numpy_as_strided
 
-from autojit.core.dtypes import DType, int8, int16, int32, int64
+from autojit.core.dtypes import DType, dtype_of_numpy, int8, int16, int32, int64
 from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
@@ -166,7 +166,7 @@ class ViewAsComplex(Retyped):
         if x.dtype.kind != "float" or x.dtype.size_bytes < 4:
             raise DTypeError(
                 f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar "
-                f"type: {x.dtype.name}",
+                f"type: {x.dtype.scalar_type}",
                 {"x": x},
             )
         if not x.ndim:
@@ -205,14 +205,13 @@ class Bitcast(Retyped):
             return x.with_dtype(self.dtype)
         if not x.ndim:
             raise ShapeError(
-                f"self.dim() cannot be 0 to view {x.dtype.name} as {self.dtype.name} (different element sizes)",
+                f"self.dim() cannot be 0 to {self._said(x.dtype)}",
                 {"x": x},
             )
         total = x.shape[-1] * have
         if total % want:
             raise ShapeError(
-                f"self.size(-1) must be divisible by {want // have} to view {x.dtype.name} as {self.dtype.name} "
-                f"(different element sizes), but got {x.shape[-1]}",
+                f"self.size(-1) must be divisible by {want // have} to {self._said(x.dtype)}, but got {x.shape[-1]}",
                 {"x": x},
             )
         return TensorType((*x.shape[:-1], total // want), self.dtype, x.device)
@@ -222,17 +221,21 @@ class Bitcast(Retyped):
             x = np.ascontiguousarray(x)
         return x.view(self.dtype.numpy)
 
-    def require_view(self, x: Any, root: Any) -> None:
+    def _said(self, dtype: DType) -> str:
+        return f"view {dtype.scalar_type} as {self.dtype.scalar_type} (different element sizes)"
+
+    def require_view(self, kind: TensorType, x: Any, root: Any) -> None:
         """ShapeError where an array in the memory of ``root`` cannot be seen as numbers of the dtype without a copy."""
+        self.result_type(kind)
         if type(x) is not np.ndarray or not x.size:
             return
-        size, what = self.dtype.size_bytes, f"view {x.dtype.name} as {self.dtype.name} (different element sizes)"
+        size, what = self.dtype.size_bytes, self._said(dtype_of_numpy(x.dtype))
         if x.ndim and self.copies(x):
             raise ShapeError(f"self.stride(-1) must be 1 to {what}, but got {x.strides[-1] // x.itemsize}")
         if size <= x.itemsize or type(root) is not np.ndarray:
             return
         ratio, offset = size // x.itemsize, x.ctypes.data - root.ctypes.data
-        for name, step in (*[(f"stride({k})", n) for k, n in enumerate(x.strides[:-1])], ("storage_offset()", offset)):
+        for name, step in (("storage_offset()", offset), *[(f"stride({k})", n) for k, n in enumerate(x.strides[:-1])]):
             if step % size:
                 raise ShapeError(f"self.{name} must be divisible by {ratio} to {what}, but got {step // x.itemsize}")
 

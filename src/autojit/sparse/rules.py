@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +17,12 @@ from autojit.core.errors import ShapeError, UnsupportedError, UsageError
 from autojit.core.layout import sparse_coo
 from autojit.dispatch.dispatch import apply as apply_dense
 from autojit.functions.shape import cat, stack
+from autojit.history.op_node import rename_node
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
 from autojit.sparse.tensor import SparseTensor, beside, concrete_indices, make
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
-
-if TYPE_CHECKING:
-    pass
 
 Rule = Callable[[Op, Sequence[Tensor]], Tensor]
 
@@ -161,9 +159,10 @@ def _mul(op: Op, operands: Sequence[Tensor]) -> Tensor:
     if not isinstance(x, SparseTensor):
         x, y = y, x
     assert isinstance(x, SparseTensor)
-    if isinstance(y, SparseTensor):
-        return _product_of_both(x, y)
-    return x.with_values(x._values_part * _beside(x, y))
+    found = _product_of_both(x, y) if isinstance(y, SparseTensor) else x.with_values(x._values_part * _beside(x, y))
+    if isinstance(found, SparseTensor):  # its history shows the factors, not their values
+        rename_node(found._values_part, "MulBackward0", self=operands[0], other=operands[1])
+    return found
 
 
 def _div(op: Op, operands: Sequence[Tensor]) -> Tensor:

@@ -152,8 +152,17 @@ class SparseTensor(Tensor):
         return self.with_values(part)
 
     def _become(self, other: Tensor) -> None:
-        """This tensor now has the places and values of another one of its shape."""
-        assert isinstance(other, SparseTensor)
+        """This tensor now has the places and values of another one of its shape.
+
+        Raises:
+            RuntimeError: the other is dense.
+        """
+        if not isinstance(other, SparseTensor):
+            raise UsageError(
+                "a sparse tensor cannot be changed in place into a dense one",
+                {"input": type_of(self), "result": type_of(other)},
+                "change the dense operand in place, dense.add_(sparse), or use the out-of-place form",
+            )
         self._index_part, self._values_part = other._index_part, other._values_part
         self._row_starts, self._is_coalesced = other._row_starts, other._is_coalesced
         self._layout, self._blocksize = other._layout, other._blocksize

@@ -1,8 +1,8 @@
 """How results are laid out in memory: one rule for what is computed at once and for what a captured step will compute.
 
 - A view shows its operand's memory; ``reshape`` is one where strides allow it, else a fresh tensor in row-major order.
-- An op that keeps the order of its operands (``Op.keeps_order``: the elementwise ones) lays its result out as NumPy's
-  loops do: the axes as they are in the operands, without gaps; where operands disagree, in row-major order.
+- An op that keeps the order of its operands (``Op.keeps_order``: the elementwise ones) lays its result out as
+  `ops.loop_orders` says: the axes as they are in the operands, without gaps; where operands disagree, as in the first.
 - Every other result is in row-major order.
 
 Eagerly NumPy makes the arrays, and ``dispatch`` puts those in row-major order that must be and are not. Under capture

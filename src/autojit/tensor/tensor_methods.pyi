@@ -11,11 +11,12 @@ from autojit.functions.histograms import Histogram
 from autojit.functions.integers import Frexp
 from autojit.functions.legacy import TensorKind
 from autojit.functions.matrix import QrFactors, Solution, SvdFactors
-from autojit.functions.memory import MemoryFormat, TypedStorage, UntypedStorage
+from autojit.functions.memory import MemoryFormat
 from autojit.functions.random import Generator
 from autojit.functions.reduction import Dims, ValuesIndices
 from autojit.functions.shape import Sizes, Dims as _Dims
 from autojit.functions.statistics import MinMax
+from autojit.functions.storages import TypedStorage, UntypedStorage
 from autojit.functions.views import Pieces, Sections
 from autojit.ir.op import Op
 from autojit.tensor.node import Node, RemovableHandle

@@ -9,8 +9,9 @@ from autojit.core.errors import UsageError
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import Operand
 from autojit.functions.elementwise import div
-from autojit.functions.memory import UntypedStorage, data_ptr, pinned
+from autojit.functions.memory import data_ptr, pinned
 from autojit.functions.shape import flip
+from autojit.functions.storages import UntypedStorage
 from autojit.functions.writing import mapped
 from autojit.nn import functional as F
 from autojit.tensor import Tensor

@@ -13,8 +13,8 @@ from autojit import ops
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
 from autojit.functions.autocast import in_full_precision
+from autojit.functions.formats import laid_out_as
 from autojit.functions.refused_dtypes import refuses
-from autojit.nn.functional.formats import laid_out_as
 from autojit.nn.functional.windows import flat_places, lowest
 from autojit.tensor import Tensor
 

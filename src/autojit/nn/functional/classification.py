@@ -64,7 +64,8 @@ def _check_weight(name: str, classes: int, weight: Tensor | None) -> None:
 
 def _index_dtype(name: str, target: Tensor) -> None:
     if target.dtype is not aj.int64 and target.dtype is not aj.uint8:
-        raise UsageError(f"{name}: expected scalar type Long or Byte for class indices but found {target.dtype}")
+        found = target.dtype.scalar_type
+        raise UsageError(f"{name}: expected scalar type Long or Byte for class indices but found {found}")
 
 
 @in_full_precision
@@ -162,7 +163,8 @@ def cross_entropy(
         return _probability_cross_entropy(input, target, weight, reduction, label_smoothing)
     if target.is_floating_point():
         _check_classes("cross_entropy", input, target, weight)
-        raise UsageError(f"expected scalar type Long but found {target.dtype} for class indices of cross_entropy")
+        found = target.dtype.scalar_type
+        raise UsageError(f"expected scalar type Long but found {found} for class indices of cross_entropy")
     is_plain = weight is None and label_smoothing == 0.0 and reduction == "mean" and ignore_index < 0
     if is_plain and _names_classes(input, target):
         if input.numel() < LARGE:

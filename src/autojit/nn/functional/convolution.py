@@ -9,8 +9,8 @@ from autojit import ops
 from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
 from autojit.functions.autocast import in_lower_precision
+from autojit.functions.formats import laid_out_as
 from autojit.history.op_node import rename_node
-from autojit.nn.functional.formats import laid_out_as
 from autojit.nn.functional.windows import Extents
 from autojit.tensor import Tensor
 

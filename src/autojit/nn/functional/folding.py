@@ -18,7 +18,6 @@ from autojit.tensor import Tensor
 __all__ = ["fold", "max_unpool1d", "max_unpool2d", "max_unpool3d", "unfold"]
 
 
-@own_memory
 def unfold(
     input: Tensor, kernel_size: Extents, dilation: Extents = 1, padding: Extents = 0, stride: Extents = 1
 ) -> Tensor:
@@ -34,6 +33,14 @@ def unfold(
         tensor([[1., 2.],
                 [2., 3.]])
     """
+    found = _unfolded(input, kernel_size, dilation, padding, stride)
+    return rename_node(
+        found, "Im2ColBackward0", self_sym_argsize_minus_2=input.shape[-2], self_sym_argsize_minus_1=input.shape[-1]
+    )
+
+
+@own_memory
+def _unfolded(input: Tensor, kernel_size: Extents, dilation: Extents, padding: Extents, stride: Extents) -> Tensor:
     if input.ndim not in (3, 4) or 0 in input.shape[-3:]:
         raise ShapeError(
             "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
@@ -51,10 +58,7 @@ def unfold(
     seen = columns.view(columns.padded(seen, lead + 1, 0), lead + 1)  # (..., c, h', w', kh, kw)
     order = (*range(lead), lead + 2, lead + 3, lead, lead + 1)
     taps = input.shape[-3] * rows.size * columns.size
-    found = seen.permute(order).reshape(*input.shape[:-3], taps, rows.count * columns.count)
-    return rename_node(
-        found, "Im2ColBackward0", self_sym_argsize_minus_2=input.shape[-2], self_sym_argsize_minus_1=input.shape[-1]
-    )
+    return seen.permute(order).reshape(*input.shape[:-3], taps, rows.count * columns.count)
 
 
 def fold(

@@ -119,7 +119,7 @@ def embedding(
     if input.is_floating_point() or input.dtype is aj.bool:
         raise UsageError(
             f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
-            f"but got {input.dtype} instead (while checking arguments for embedding)"
+            f"but got {input.dtype.scalar_type} instead (while checking arguments for embedding)"
         )
     if weight.ndim != 2:
         raise UsageError("'weight' must be 2-D", {"weight": weight})

@@ -12,8 +12,8 @@ from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageErro
 from autojit.core.top_level import top_level
 from autojit.dispatch.kernels import in_one_step
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices
+from autojit.functions.formats import laid_out_as
 from autojit.functions.refused_dtypes import refuses
-from autojit.nn.functional.formats import laid_out_as
 from autojit.tensor import Tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]

@@ -9,8 +9,8 @@ from autojit import ops
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.dispatch.dispatch import in_range
 from autojit.dispatch.kernels import in_one_step
+from autojit.functions.formats import laid_out_as
 from autojit.functions.own_memory import own_memory
-from autojit.nn.functional.formats import laid_out_as
 from autojit.tensor import Tensor
 
 _MODES = ("constant", "reflect", "replicate", "circular")

@@ -16,8 +16,8 @@ import autojit as aj
 from autojit import ops
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError, UnsupportedError
 from autojit.core.sizes import as_extent, is_symbolic
+from autojit.functions.formats import laid_out_as
 from autojit.history.op_node import rename_node
-from autojit.nn.functional.formats import laid_out_as
 from autojit.tensor import Tensor
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.top_level import top_level
+from autojit.functions.formats import laid_out_as
 from autojit.functions.own_memory import own_memory
-from autojit.nn.functional.formats import laid_out_as
 from autojit.tensor import Tensor
 
 __all__ = ["channel_shuffle", "native_channel_shuffle", "pixel_shuffle", "pixel_unshuffle"]
