@@ -3,6 +3,7 @@
     python examples/_torch.py [EXAMPLE ...] [--small]
 
 Runs each example eagerly under torch, then under autojit eagerly and compiled, and prints how far the curves are apart.
+The programs of ``written_for_torch/`` say ``import torch``; of them, what they print under torch is recorded.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import io
 import json
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,6 +25,7 @@ FOLDER = Path(__file__).parent
 # torch has no NumPy functions of tensors, Numba ops, scan, export, and no group without a launcher
 OWN = {"lennard_jones", "numba_op", "adaptive_ode", "data_parallel", "export_step"}
 EXAMPLES = tuple(sorted({path.stem for path in FOLDER.glob("[a-z]*.py")} - OWN))
+PROGRAMS = tuple(sorted((FOLDER / "written_for_torch").glob("*.py")))
 IMPORT = re.compile(r"^(import|from) autojit\b", re.MULTILINE)
 
 
@@ -54,6 +57,21 @@ def sampled(losses: np.ndarray) -> np.ndarray:
     return np.concatenate([losses[:5], losses[5 :: max(1, len(losses) // 15)]])[:20]
 
 
+def numbers(printed: str) -> list[float]:
+    """The numbers that a program has printed."""
+    return [float(word) for word in re.findall(r"-?\d+\.?\d*(?:e[+-]?\d+)?", printed)]
+
+
+def record(curves: dict[str, list[float]], file: Path) -> None:
+    """Write curves to a JSON file, with what the programs print under torch."""
+    for path in PROGRAMS:
+        done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True)
+        curves[path.stem] = numbers(done.stdout)
+    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(values)}" for name, values in (known | curves).items())
+    file.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="the examples under torch and under autojit")
     parser.add_argument("examples", nargs="*", metavar="EXAMPLE", help=", ".join(EXAMPLES))
@@ -72,8 +90,7 @@ def main() -> None:
         apart = [f"{distance(torch[:5], c[:5]):.0e} / {distance(torch, c):.0e}" for c in (eager, compiled)]
         print(f"{name:18}{torch_s:7.1f} s{eager_s:7.1f} s{compiled_s:8.1f} s   {', '.join(apart)}", flush=True)
     if options.record is not None:
-        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(values)}" for name, values in recorded.items())
-        options.record.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+        record(recorded, options.record)
 
 
 if __name__ == "__main__":

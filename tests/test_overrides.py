@@ -183,6 +183,49 @@ def test_a_mode_may_replace_what_is_called() -> None:
     assert aj.zeros(2).dtype is aj.float32
 
 
+class Asked(aj.Tensor):
+    """A tensor that gives what was called."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func
+
+
+ACCESSORS = list(overrides.public_functions.accessors())
+
+
+def test_reading_and_writing_a_property_asks_the_class() -> None:
+    overridable.install()
+    asked, names = aj.ones(2, 2).as_subclass(Asked), {name for name, _, _ in ACCESSORS}
+    assert {"T", "mT", "shape", "dtype", "device", "grad", "requires_grad", "data", "is_leaf", "ndim"} <= names
+    for name, _, accessor in ACCESSORS:
+        if accessor.__name__ == "__get__":
+            assert getattr(asked, name) == accessor, name
+        assert overrides.is_tensor_method_or_property(accessor)
+        assert accessor in overrides.get_overridable_functions()[aj.Tensor]
+    asked.grad = aj.ones(2, 2)  # the class was asked, and did nothing
+    with overrides.DisableTorchFunctionSubclass():
+        assert asked.grad is None and asked.shape == (2, 2)
+    assert overrides.resolve_name(aj.Tensor.T.__get__) == "autojit.Tensor.T.__get__"  # type: ignore[attr-defined]
+
+
+def test_what_properties_give_is_of_the_class_but_gradients_are_as_they_were() -> None:
+    overridable.install()
+    x = aj.ones(2, 3).requires_grad_().as_subclass(Logged)
+    Logged.seen.clear()
+    assert type(x.T) is Logged and x.shape == (2, 3) and x.is_leaf is False
+    assert Logged.seen == ["__get__"] * 3
+    leaf = aj.ones(2, 3).as_subclass(Logged).requires_grad_()
+    gradient = aj.ones(2, 3)
+    leaf.grad = gradient
+    assert leaf.grad is gradient and type(leaf.grad) is aj.Tensor
+    seen: list[str] = []
+    with Noting("outer", seen), Noting("inner", seen):
+        assert gradient.shape == (2, 3)
+        gradient.requires_grad = True
+    assert seen == ["inner:__get__", "outer:__get__", "inner:__set__", "outer:__set__"]
+
+
 def test_errors_name_the_function_as_before() -> None:
     with pytest.raises(Exception) as before:
         aj.matmul(aj.ones(2, 3), aj.ones(4, 5))

@@ -1,7 +1,8 @@
 """torch's override protocol: classes with ``__torch_function__`` and modes see the calls of public functions.
 
 A class that has ``__torch_function__``, a subclass of Tensor or not, is asked for every call of a function of
-``autojit``, ``nn.functional``, ``linalg``, ``fft``, ``special`` and of a method of Tensor that has an operand of it; a
+``autojit``, ``nn.functional``, ``linalg``, ``fft``, ``special`` and of a method of Tensor that has an operand of it,
+and for what a program reads and writes of a tensor (``Tensor.T.__get__``, ``Tensor.grad.__set__``); a
 `TorchFunctionMode` for every call inside its ``with`` block. Where ``functions/overridable.py`` is installed a call
 costs 1 us more; programs without such classes and modes pay nothing.
 """
@@ -164,9 +165,10 @@ def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
 
 
 def _is_accessor(func: Any) -> bool:
+    owner = getattr(func, "__self__", None)
     members = [m for m in vars(Tensor).values() if m is not None]
-    accessors = [a for m in members if isinstance(m, property) for a in (m.fget, m.fset) if a is not None]
-    return any(func is m for m in (*members, *accessors)) or getattr(func, "__name__", "") == "__get__"
+    functions = [a for m in members if isinstance(m, property) for a in (m.fget, m.fset) if a is not None]
+    return any(func is m or owner is m for m in (*members, *functions))
 
 
 @functools.cache
@@ -175,6 +177,7 @@ def get_overridable_functions() -> dict[Any, list[Any]]:
     found: dict[Any, list[Any]] = {}
     for place, _, function in public_functions.public_functions():
         found.setdefault(_at(place), []).append(function)
+    found[Tensor] += [accessor for _, _, accessor in public_functions.accessors()]
     return found
 
 
@@ -200,8 +203,14 @@ def get_testing_overrides() -> dict[Any, Any]:
 
 
 def get_default_nowrap_functions() -> set[Any]:
-    """The functions whose tensors the default ``__torch_function__`` leaves as they are."""
-    return set()
+    """The functions whose tensors the default ``__torch_function__`` leaves as they are.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.Tensor.grad.__get__ in aj.overrides.get_default_nowrap_functions()
+        True
+    """
+    return set(overridable.unwrapped())
 
 
 @functools.cache
@@ -217,6 +226,8 @@ def resolve_name(f: Callable[..., Any]) -> str | None:
         >>> aj.overrides.resolve_name(aj.Tensor.add)
         'autojit.Tensor.add'
     """
+    if isinstance(getattr(f, "__self__", None), property):
+        return overridable.name_of(f)
     found = _names().get(id(f))
     name = getattr(f, "__name__", None)
     if found is not None or name is None:

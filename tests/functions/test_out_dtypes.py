@@ -151,3 +151,32 @@ def test_bytes_are_seen_as_another_dtype_without_a_copy_or_not_at_all() -> None:
         with pytest.raises(RuntimeError, match=rf"{what}\(0?\) must be divisible by 2"):
             shifted.view(aj.float64)
     assert x.t().view(aj.int32).shape == (4, 2)  # of one size, in any order
+
+
+BYTES = {
+    "whole": lambda x: x, "transposed": lambda x: x.t(), "every other column": lambda x: x[:, ::2],
+    "from the second row": lambda x: x[1:], "from the second column": lambda x: x[:, 1:], "columns": lambda x: x[:, :2],
+    "odd rows": lambda x: x[::2, 2:], "computed, transposed": lambda x: (x * 1).t(), "one row": lambda x: x[1, 1:3],
+    "flat": lambda x: x.reshape(-1)[1:], "expanded": lambda x: x[0].expand(3, 4), "no rows": lambda x: x[:0, 1:],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("of", BYTES)
+def test_a_step_sees_bytes_as_another_dtype_where_eager_mode_does(of: str) -> None:
+    """And through them the same memory: a write to the bytes is seen in the tensor."""
+
+    def outcome(dtype: aj.dtype, run: Any) -> Any:
+        def written(x: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+            y = x.clone()
+            found = BYTES[of](y).view(dtype)
+            if of != "expanded":
+                found.zero_()
+            return found.clone(), y
+
+        try:
+            return [t.tolist() for t in run(written)(aj.arange(16.0).reshape(4, 4))]
+        except RuntimeError as error:
+            return str(error).splitlines()[0]
+
+    for dtype in (aj.int32, aj.float64, aj.int16):
+        assert outcome(dtype, aj.jit) == outcome(dtype, lambda f: f), dtype

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from tests.emulated import emulated_cuda
 from tools.docs_site.entries import example_of
 
 FOLDER = Path(__file__).parent / "examples"
@@ -37,11 +38,15 @@ from autojit.optim import lr_scheduler
 """
 
 
+ON_DEVICE = ("aj.cuda", "aj.accelerator")  # whose examples find an emulated device
+
+
 class Example(NamedTuple):
-    """Statements that show a name, and whether the last one is meant to raise."""
+    """Statements that show a name, whether the last one is meant to raise, and whether they need a device."""
 
     code: str
     raises: bool = False
+    on_device: bool = False
 
 
 @functools.cache
@@ -79,6 +84,11 @@ def book(prefix: str) -> dict[str, Example | str]:
 
 def example(prefix: str, name: str, value: Any, base: str) -> Example | None:
     """The example of a name; ``None`` where there is none."""
+    found = _found(prefix, name, value, base)
+    return found._replace(on_device=True) if found and prefix in ON_DEVICE else found
+
+
+def _found(prefix: str, name: str, value: Any, base: str) -> Example | None:
     own = book(prefix).get(name) or (book("aj").get(name) if prefix == "Tensor" and base != name else None)
     if isinstance(own, str):
         found = example(prefix, own, None, own)
@@ -228,7 +238,8 @@ def session(example: Example) -> str:
     Raises:
         Exception: what the example raises, except where that is meant.
     """
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+    device = emulated_cuda() if example.on_device else contextlib.nullcontext()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), device:
         return _session(example)
 
 

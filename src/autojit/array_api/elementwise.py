@@ -55,7 +55,16 @@ ELEMENTWISE: dict[str, Callable[..., Tensor]] = {
 def _sign(x: Tensor, /) -> Tensor:
     """Elementwise ``sign``, which is not a number where ``x`` is none."""
     found = aj.sgn(x)
+    if x.dtype.is_complex:
+        return aj.where(x.isnan(), complex(np.nan, np.nan), found)
     return aj.where(x.isnan(), x, found) if x.dtype.is_floating_point else found
+
+
+def _remainder(x1: Any, x2: Any, /) -> Tensor:
+    """Elementwise ``remainder``, of the sign of ``x2`` where it is zero, too."""
+    x, y = together(x1, x2)
+    found: Tensor = call(np.remainder, "__call__", (x, y), {})
+    return aj.where(found == 0, aj.copysign(found, y), found) if found.dtype.is_floating_point else found
 
 
 def _floor_divide(x1: Any, x2: Any, /) -> Tensor:
@@ -81,7 +90,7 @@ def _expm1(x: Tensor, /) -> Tensor:
     return aj.complex(real, imaginary)
 
 
-for _name, _own in (("sign", _sign), ("floor_divide", _floor_divide), ("expm1", _expm1)):
+for _name, _own in (("sign", _sign), ("floor_divide", _floor_divide), ("expm1", _expm1), ("remainder", _remainder)):
     ELEMENTWISE[_name] = named(_own, _name, _own.__doc__)
 
 

@@ -158,7 +158,8 @@ def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
 
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
     """Whether elements of ``x1`` are among those of ``x2``."""
-    return aj.isin(*together(x1, x2), invert=invert)
+    x, y = (t.to(aj.uint8) if t.dtype is aj.bool else t for t in together(x1, x2))
+    return aj.isin(x, y, invert=invert)
 
 
 # ---- sets and order

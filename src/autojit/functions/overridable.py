@@ -9,6 +9,7 @@ hold, and whoever imported a function has the one that looks. Installing imports
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -29,7 +30,7 @@ class _Thread(threading.local):
 
 
 thread = _Thread()
-sources: list[Callable[[], Iterable[tuple[FunctionType, FunctionType]]]] = []
+sources: list[Callable[[], Iterable[tuple[FunctionType, Any]]]] = []
 """What gives every public function, and the one that is told of in its place: set by ``public_functions``."""
 _public: dict[int, Any] = {}  # by the id of what a public function or one that it wraps is: the public one
 _looking: set[int] = set()
@@ -96,11 +97,20 @@ def told(public: Any, asked: Sequence[Any], arguments: Sequence[Any], options: M
         result = type(value).__torch_function__(public, kinds, tuple(arguments), dict(options))
         if result is not NotImplemented:
             return result
-    name = f"{public.__module__}.{public.__qualname__}"
+    name = name_of(public)
     beside = f" nor was it found on the currently active mode {modes[-1]}" if modes else ""
     raise TypeError(
         f"no implementation found for '{name}' on types that implement __torch_function__: {list(kinds)}{beside}"
     )
+
+
+def name_of(public: Any) -> str:
+    """``module.function``, or ``autojit.Tensor.T.__get__`` for what reads or writes a property."""
+    owner = getattr(public, "__self__", None)
+    if isinstance(owner, property):
+        found = next((name for name, value in vars(Tensor).items() if value is owner), "?")
+        return f"autojit.Tensor.{found}.{public.__name__}"
+    return f"{public.__module__}.{public.__qualname__}"
 
 
 class _Looking:
@@ -123,6 +133,23 @@ class _Looking:
                 return told(self.public, asked, arguments, options)
         return self.original(*arguments, **options)
 
+
+class _Accessing(_Looking):
+    """The same for what reads or writes a property: told of where a program does it, not where autojit's code does."""
+
+    __slots__ = ()
+
+    def __call__(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        now = thread.__dict__
+        if now["modes"] or (now["asks_classes"] and overrides(type(arguments[0]))):
+            module = sys._getframe(2).f_globals.get("__name__", "")
+            if not module.startswith("autojit.") or module in _PASSING_ON:
+                return super().__call__(arguments, options)
+        return self.original(*arguments)
+
+
+_PASSING_ON = (__name__, "autojit.overrides")
+"""Modules that call what they were told of."""
 
 _TEXT = """
 def of({names}):
@@ -156,6 +183,7 @@ def _code(looking: _Looking, before: CodeType) -> CodeType:
 
 
 relay(_Looking.__call__)
+relay(_Accessing.__call__)
 
 
 def _look(function: FunctionType, public: Any) -> None:
@@ -172,7 +200,8 @@ def _look(function: FunctionType, public: Any) -> None:
     original.__dict__.update(function.__dict__)
     original.__module__, original.__qualname__ = function.__module__, function.__qualname__
     _before.append((function, before))
-    function.__code__ = _code(_Looking(original, public), before)
+    kind = _Looking if isinstance(public, FunctionType) else _Accessing
+    function.__code__ = _code(kind(original, public), before)
     if not hasattr(function, "__wrapped__"):
         function.__dict__["__wrapped__"] = original  # which has the signature
     inner: Any = function
@@ -259,7 +288,14 @@ def _default(cls: type[Tensor], func: Any, types: Iterable[type], args: Any = ()
         result = func(*args, **(kwargs or {}))
     finally:
         thread.asks_classes = before
-    return result if cls is Tensor else _converted(result, cls)
+    return result if cls is Tensor or func in unwrapped() else _converted(result, cls)
+
+
+@cache
+def unwrapped() -> frozenset[Any]:
+    """What gives a subclass the tensors that it has kept, as they are."""
+    kept = vars(Tensor)
+    return frozenset((kept["grad"].__get__, kept["_base"].__get__))
 
 
 def _subclassed(cls: type[Tensor], /, **options: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import import_module
 from types import FunctionType
+from typing import Any
 
 from autojit.functions import index, overridable
 from autojit.functions.lazy_methods import LaterMethod
@@ -28,6 +29,8 @@ _KEPT_METHODS_NAMES = """
     __format__ __getattribute__ __getstate__ __hash__ __init__ __init_subclass__ __new__ __reduce__
     __reduce_ex__ __setattr__ __setstate__ __sizeof__ __subclasshook__ __torch_function__ as_subclass"""
 _KEPT_METHODS = frozenset(_KEPT_METHODS_NAMES.split())
+_KEPT_PROPERTIES = frozenset(("spec", "volatile"))
+"""Properties that torch's tensors do not have."""
 _OPERATORS = {
     "__add__": "add", "__radd__": "add", "__iadd__": "add_", "__sub__": "sub", "__isub__": "sub_", "__mul__": "mul",
     "__rmul__": "mul", "__imul__": "mul_", "__truediv__": "div", "__itruediv__": "div_", "__matmul__": "matmul",
@@ -54,11 +57,21 @@ def public_functions() -> Iterator[tuple[str, str, FunctionType]]:
             yield "autojit.Tensor", name, method
 
 
-def shown_functions() -> Iterator[tuple[FunctionType, FunctionType]]:
-    """Every such function, and the one that a class or mode is told of in its place."""
+def accessors() -> Iterator[tuple[str, FunctionType, Any]]:
+    """Name, function and accessor (``Tensor.T.__get__``, ``Tensor.grad.__set__``) of Tensor's properties."""
+    for name, value in sorted(vars(Tensor).items()):
+        if isinstance(value, property) and not name.startswith("_") and name not in _KEPT_PROPERTIES:
+            pairs = (value.fget, value.__get__), (value.fset, value.__set__), (value.fdel, value.__delete__)
+            yield from ((name, function, seen) for function, seen in pairs if type(function) is FunctionType)
+
+
+def shown_functions() -> Iterator[tuple[FunctionType, Any]]:
+    """Every such function, and what a class or mode is told of in its place."""
     for place, name, function in list(public_functions()):
         method = _OPERATORS.get(name) if place == "autojit.Tensor" else None
         yield function, getattr(Tensor, method) if method else function
+    for _, function, accessor in accessors():
+        yield function, accessor
 
 
 _LATER = frozenset(

@@ -31,7 +31,7 @@ from autojit.ops.base import normalize_axis
 from autojit.ops.views import ViewUpdate
 from autojit.tensor.state import grad_mode, outside_trace, set_layers, state
 from autojit.tensor.storage import INFERENCE_VIEW, View
-from autojit.tensor.tensor import Tensor, layout_of, storage_chain, storage_of, type_of, wrap
+from autojit.tensor.tensor import Tensor, layout_of, memory_of, storage_chain, storage_of, type_of, wrap
 
 Pieces = int | Sequence[int]  # how long pieces are, or each of them
 Sections = Tensor | Pieces  # how many pieces, or where they end
@@ -79,7 +79,7 @@ def _as_dtype(input: Tensor, dtype: DType) -> Tensor:
     if dtype is type_of(input).dtype:
         return input.detach()
     op = ops.Bitcast(dtype)
-    op.require_view(type_of(input), input._array, storage_of(input).array)
+    op.require_view(*memory_of(input))
     with grad_mode(False):
         found: Tensor = apply(op, input)
     found._view = View(None, (*storage_chain(input), op), None, storage_of(input))

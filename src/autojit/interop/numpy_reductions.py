@@ -238,7 +238,8 @@ def _with_initial(name: str, neutral: int) -> Function:
         place = axis_of(0 if axis is None else axis, x.ndim)
         found = getattr(aj, name)(x, place, dtype=summed_in(x.dtype, dtype))
         if include_initial:
-            found = aj.cat([aj.full_like(found.narrow(place, 0, 1), neutral), found], place)
+            first = [*found.shape[:place], 1, *found.shape[place + 1 :]]
+            found = aj.cat([aj.full(first, neutral, dtype=found.dtype, device=found.device), found], place)
         return delivered(found, out, f"np.{name}")
 
     return cumulative

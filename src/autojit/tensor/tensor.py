@@ -393,7 +393,14 @@ def layout_of(t: Tensor) -> NDArray[Any]:
     """An array whose shape and strides are those the tensor has; of a traced tensor, those it would have eagerly."""
     if t._array is not None:
         return layout_in_memory(t._array)
+    return memory_of(t)[0]
+
+
+def memory_of(t: Tensor) -> tuple[Any, Any]:
+    """The tensor's array and that of its storage; of a traced tensor, arrays that are laid out as both would be."""
     storage = t._storage
+    if t._array is not None:
+        return t._array, t._array if storage is None else storage.array
     root = storage.array if storage is not None else None
     root = None if root is None else layout_in_memory(root)
     of_root = None
@@ -402,7 +409,7 @@ def layout_of(t: Tensor) -> NDArray[Any]:
         root = None if state.trace is None or value is None else state.trace.order_of(value)
         of_root = type_of(t) if value is None else value.type
         root = row_major(of_root) if root is None else root
-    return seen_through(root, storage_chain(t), of_root)
+    return seen_through(root, storage_chain(t), of_root), root
 
 
 def is_scalar_number(value: object) -> bool:
