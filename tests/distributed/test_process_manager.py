@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 
 from autojit import launch as launcher
 from autojit.core.errors import UsageError
-from autojit.distributed.process_manager import ProcessManager, address_of, connected
+from autojit.distributed.joining import address_of, connected
+from autojit.distributed.process_manager import ProcessManager
 from tests.distributed.worlds import HERE, ROOT, TIME_LIMIT_S, needs_mpi
 
 
@@ -31,10 +33,13 @@ class Client:
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_what_one_puts_all_get_behind_the_barrier(size: int) -> None:
-    manager = ProcessManager(size, ("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = listener.getsockname()[:2]
+    serving = threading.Thread(target=ProcessManager(size, listener).serve)
+    serving.start()
 
     def process(rank: int) -> list[str]:
-        client = Client(manager.address)
+        client = Client(address)
         assert client.ask("cmd=init pmi_version=1 pmi_subversion=1")["cmd"] == "response_to_init"
         name = client.ask("cmd=get_my_kvsname")["kvsname"]
         most = int(client.ask("cmd=get_maxes")["vallen_max"])
@@ -53,6 +58,7 @@ def test_what_one_puts_all_get_behind_the_barrier(size: int) -> None:
     with ThreadPoolExecutor(size) as pool:
         for found in pool.map(process, range(size)):
             assert found == [f"{rank}=" for rank in range(size)]
+    serving.join()
 
 
 def test_where_rank_0_is() -> None:

@@ -15,7 +15,7 @@ from autojit.core import communicator as named
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.locks import in_forked_child
 from autojit.core.rank_process import is_rank_itself
-from autojit.distributed import environment, process_manager
+from autojit.distributed import environment, joining
 from autojit.distributed.alone import Alone
 from autojit.distributed.mpi import MpiCommunicator, forked
 
@@ -190,10 +190,10 @@ def init_process_group(
 
 def _joins_by_itself(rank: int, size: int, init_method: str | None, limit: datetime.timedelta) -> bool:
     """Whether this process, which no launcher of MPI's has started, is a rank of a job now."""
-    address = process_manager.address_of(init_method)
+    address = joining.address_of(init_method)
     if rank < 0 or address is None:
         return False
-    return process_manager.joined(rank, size, address, limit.total_seconds())
+    return joining.joined(rank, size, address, limit.total_seconds())
 
 
 def become(made: named.ProcessCommunicator, backend: str) -> None:

@@ -54,7 +54,7 @@ def load() -> Any:
         raise UsageError(
             "the MPI engine needs mpi4py and an MPI library", {"error": error}, "pip install 'autojit[mpi]'"
         ) from None
-    if not MPI.Is_initialized():  # as `process_manager` leaves it
+    if not MPI.Is_initialized():  # as `joining` leaves it
         MPI.Init_thread(MPI.THREAD_MULTIPLE)
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
         raise UsageError(

@@ -151,10 +151,11 @@ class Reducer:
         parameters = [self.parameters[k] for k in self.buckets[number]]
         vector = flattened(gradients)
         if self.hook is None:
-            # Divided before the sum, as in torch: the kernel that has made the gradient does it, the sum is where the
-            # gradient will be, and halves do not overflow. Combined in place, it has to be a copy anyway: the gradient
-            # is not the sum if that fails.
-            made: Any = all_reduce(vector / self.divisor, group=self.group, async_op=True)
+            if _may_overflow(vector):
+                vector = vector / self.divisor
+            elif len(gradients) == 1:
+                vector = vector.clone()  # it is combined in place, and the gradient is not the sum if that fails
+            made: Any = all_reduce(vector, group=self.group, async_op=True)
         else:
             is_last = number == len(self.buckets) - 1
             made = self.hook[1](self.hook[0], GradBucket(number, vector, parameters, is_last))
@@ -165,9 +166,11 @@ class Reducer:
         bucket = self.buckets[number]
         parameters = [self.parameters[k] for k in bucket]
         is_used = self._used_anywhere(bucket) if self.finds_unused else [True] * len(bucket)
-        for p, average, used in zip(parameters, taken_apart(vector, parameters), is_used, strict=True):
+        is_sum = self.hook is None and not _may_overflow(vector)
+        for p, found, used in zip(parameters, taken_apart(vector, parameters), is_used, strict=True):
             if not used:
                 continue
+            average = found / self.divisor if is_sum else found  # of this shape, so that the optimiser's kernel does it
             if p.grad is None:
                 p.grad = average.clone()
             else:
@@ -200,6 +203,11 @@ class Reducer:
         used = aj.tensor(is_used, dtype=aj.int32, device=self.parameters[0].device)
         all_reduce(used, "max", self.group)
         return [bool(flag) for flag in used.tolist()]
+
+
+def _may_overflow(vector: Tensor) -> bool:
+    """Whether sums over ranks may be too large where their average is not: halves, which torch divides first, too."""
+    return vector.element_size() < 4
 
 
 def _waited(made: Any) -> Tensor:

@@ -299,11 +299,7 @@ def _write_all_gather(c: _Collective) -> None:
         with f.loop(0, c.size, stem="rank") as rank, c.pieces(c.most) as (start, _, count):
             root = c.int_of(rank)
             c.checked(f.call(BROADCAST, c.part(c.to, rank, start), count, c.bytes, root, c.communicator, by=function))
-    _move_at_once(c, GroupWords.all_gather)
-
-
-def _move_at_once(c: _Collective, function: Field[int]) -> None:
-    c.checked(c.f.call(MOVE, *_moved_given(c), by=c.of_group(function)))
+    c.checked(c.f.call(MOVE, *_moved_given(c), by=c.of_group(GroupWords.all_gather)))
 
 
 def _write_all_to_all(c: _Collective) -> None:
@@ -316,7 +312,7 @@ def _write_all_to_all(c: _Collective) -> None:
             _send_recv(
                 c, c.part(c.source, to, start), c.part(c.to, source, start), count, c.int_of(to), c.int_of(source)
             )
-    _move_at_once(c, GroupWords.all_to_all)
+    c.checked(c.f.call(MOVE, *_moved_given(c), by=c.of_group(GroupWords.all_to_all)))
 
 
 def _send_recv(c: _Collective, send: str, receive: str, count: str, to: str, source: str) -> None:
