@@ -76,6 +76,40 @@ def test_what_is_begun_is_there_after_its_wait_and_its_operand_stays_until_then(
     assert group.calls[-3:] == [("begun all_reduce", 5000)] * 3
 
 
+@pytest.mark.parametrize("group", [2**31 - 1, 20_000, 7], indirect=True)
+def test_all_that_can_be_begun_is(group: NativeAlone) -> None:
+    """In whatever order it is waited for; what one call cannot take is done at once, in pieces."""
+    x, p = "f32[5000]", "f32[1, 5000]"
+    ops = {
+        f"all_gather[{W}, is_replicated=True": ("t", p, "True"),
+        f"broadcast[{W}, root=0, is_replicated=True": ("t", x, "True"),
+        f"reduce_scatter[{W}": ("u", x, "False"),
+        f"all_to_all[{W}": ("u", p, "False"),
+        f"all_reduce[{W}, combine='prod', is_replicated=False": ("t", x, "False"),
+    }
+    begun = "".join(f"b{k}: {of[1]} = {op}, manner='begun']({of[0]}); " for k, (op, of) in enumerate(ops.items()))
+    kinds = list(enumerate(ops.values()))[::-1]
+    waits = "".join(f"w{k}: {of[1]} = wait[{W}, is_replicated={of[2]}](b{k}, {of[0]}); " for k, of in kinds)
+    graph = verify(
+        parse_graph(
+            f"(x: {x}) {{ t: {x} = tanh(x); u: {p} = reshape[shape=(1, 5000)](x); {begun} v: {x} = exp(t); "
+            f"{waits} return v, {', '.join(f'w{k}' for k, _ in kinds)} }}"
+        )
+    )
+    made = compile(graph)
+    assert made.lowered.fallbacks == ()
+    given = np.linspace(-1, 1, 5000, dtype=np.float32)
+    for _ in range(3):
+        group.calls.clear()
+        for found, expected in zip(made.executable.run([given]), evaluate(graph, [given]), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+        assert not group.begun
+        waited = [name for name, _ in group.calls if name.startswith("begun")]
+        if group.made.most > 20_000:
+            assert waited == ["begun all_reduce", *(f"begun {op.partition('[')[0]}" for op in list(ops)[-2::-1])]
+        assert all(count <= group.made.most for _, count in group.calls)
+
+
 @pytest.mark.parametrize("ending", ["y: f32[9] = exp(b); return y", "return b", "return t"])
 def test_what_is_not_awaited_ends_where_it_began(group: NativeAlone, ending: str) -> None:
     graph = verify(parse_graph(f"(x: f32[9]) {{ t: f32[9] = tanh(x); b: f32[9] = {BEGUN}(t); {ending} }}"))

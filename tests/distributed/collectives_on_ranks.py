@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from functools import reduce
 
 import numpy as np
@@ -157,6 +159,25 @@ def check_async_handles() -> None:
     assert x.tolist() == half.tolist() == [total] * 3
     assert [float(p) for p in parts] == list(range(n))
     assert works[0].get_future().then(lambda f: f.value()[0].sum()).wait() == 3 * total
+
+
+def check_what_nobody_waits_for_leaves_other_memory_alone() -> None:
+    """Whoever drops a handle gives its buffers to nobody else before the engine is done with them."""
+    n, me = dist.get_world_size(), dist.get_rank()
+    for size in (1000, 200_000):
+        for k in range(8):
+            x = aj.full((size,), float(me))
+            dist.all_reduce(x, async_op=True)
+            del x
+            taken = [aj.full((size,), -1.0) for _ in range(2)]
+            if (me + k) % n == 0:
+                time.sleep(0.002)  # the others have gone on
+            assert all((t == -1.0).all() for t in taken)
+        dist.barrier()
+        assert all((t == -1.0).all() for t in taken)
+    group = dist.new_group()
+    dist.all_reduce(aj.full((200_000,), 1.0), group=group, async_op=True)
+    dist.destroy_process_group(group)
 
 
 def check_sends() -> None:
@@ -353,3 +374,23 @@ def check_nan_wins() -> None:
         x = aj.tensor([float(me), float("nan") if me == n - 1 else 1.0, float("inf")])
         dist.all_reduce(x, op)
         assert x[1].isnan() and x[2] == float("inf")
+
+
+def check_ranks_in_the_order_that_they_give() -> None:
+    """The numbers of `init_process_group`, or of the variables, hold in place of the launcher's; then as before."""
+    n, me = dist.get_world_size(), dist.get_rank()
+    turned = n - 1 - me
+    dist.destroy_process_group()
+    dist.init_process_group(rank=turned, world_size=n)
+    x = aj.tensor([float(me)])
+    dist.broadcast(x, src=0)
+    assert (dist.get_rank(), x.item()) == (turned, n - 1)
+    dist.destroy_process_group()
+    before = os.environ.get("RANK")
+    os.environ["RANK"] = str(turned)
+    dist.init_process_group(init_method="env://")
+    assert dist.get_rank() == turned
+    dist.destroy_process_group()
+    dist.init_process_group()  # the variable alone changes nothing
+    assert dist.get_rank() == me
+    os.environ["RANK"] = str(me) if before is None else before

@@ -113,6 +113,45 @@ def check_what_is_begun_is_there_when_it_has_been_waited_for() -> None:
             assert aj.allclose(x.double(), y.double(), rtol=tolerance, atol=size, equal_nan=True), (case, x, y)
 
 
+def check_all_that_is_begun_in_a_step_is_begun_outside_of_it_too() -> None:
+    """The same numbers, on ranks of which one runs line by line now and then; no call goes by way of Python."""
+    n, me = dist.get_world_size(), dist.get_rank()
+
+    def exchanged(x: Any, parts: Any) -> Any:
+        rows, part, peak, swapped = aj.empty(n, *x.shape), aj.empty_like(x), aj.empty_like(x), aj.empty_like(parts)
+        listed, one, root = [aj.empty_like(x) for _ in range(n)], x * 3, x * 4
+        works = [
+            dist.all_gather_into_tensor(rows, x, async_op=True),
+            dist.all_gather(listed, x * 2, async_op=True),
+            dist.reduce_scatter_tensor(part, parts, async_op=True),
+            dist.reduce_scatter(peak, list(parts), "max", async_op=True),
+            dist.all_to_all_single(swapped, parts, async_op=True),
+            dist.reduce(one, n - 1, async_op=True),
+            dist.broadcast(root, 0, async_op=True),
+        ]
+        product = x @ x
+        for work in works[::-1]:
+            work.wait()
+        return [rows, part, peak, swapped, *listed, one, root, product]
+
+    step = aj.jit(exchanged)
+    for k in range(4):
+        drawn = np.random.default_rng(10 * k + me)
+        x, parts = (aj.tensor(drawn.normal(size=s).astype(np.float32)) for s in ((3, 3), (n, 3, 3)))
+        found = (exchanged if k == 3 and me == n - 1 else step)(x, parts)
+        every = [np.random.default_rng(10 * k + r) for r in range(n)]
+        drawn_of_all = [[d.normal(size=s).astype(np.float32) for s in ((3, 3), (n, 3, 3))] for d in every]
+        xs, ps = np.stack([d[0] for d in drawn_of_all]), np.stack([d[1] for d in drawn_of_all])
+        one = 3 * (xs.sum(0) if me == n - 1 else xs[me])
+        expected = [xs, ps[:, me].sum(0), ps[:, me].max(0), ps[:, me], *(2 * xs), one, 4 * xs[0], xs[me] @ xs[me]]
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-5)
+    if n > 1:
+        assert step.stats()["fallbacks"] == 0
+        schedule = step.show("schedule")
+        assert schedule.count("manner='begun'") + schedule.count(" wait") >= 7, schedule
+
+
 def check_other_programs_are_an_error_and_no_hang() -> None:
     @aj.jit
     def step(x: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -97,18 +98,25 @@ def close(found: list[Any], expected: list[Any]) -> None:
     assert worst <= EQUAL * scale, worst / scale
 
 
-def check_all_ranks_are_one_rank() -> None:
-    for kind, make in MODELS.items():
-        aj.manual_seed(1)
-        whole = make().double()
-        expected = trained(whole, kind, lambda t: t, is_compiled=False)
-        for is_compiled in (False, True):
-            aj.manual_seed(1 if dist.get_rank() == 0 else 2)  # the others get rank 0's parameters
-            found = trained(DDP(make().double(), bucket_cap_mb=0.0005), kind, own, is_compiled)
-            close(found, expected)
-            every: list[Any] = [None] * dist.get_world_size()
-            dist.all_gather_object(every, [f.tobytes() for f in found])
-            assert all(other == every[0] for other in every), "replicas differ"
+@cache
+def of_one_rank(kind: str) -> list[Any]:
+    """The parameters of one rank that has whole batches."""
+    aj.manual_seed(1)
+    return trained(MODELS[kind]().double(), kind, lambda t: t, is_compiled=False)
+
+
+def all_ranks_are_one_rank(kind: str, is_compiled: bool) -> None:
+    aj.manual_seed(1 if dist.get_rank() == 0 else 2)  # the others get rank 0's parameters
+    found = trained(DDP(MODELS[kind]().double(), bucket_cap_mb=0.0005), kind, own, is_compiled)
+    close(found, of_one_rank(kind))
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, [f.tobytes() for f in found])
+    assert all(other == every[0] for other in every), "replicas differ"
+
+
+for _kind in MODELS:  # check_mlp_by_line, check_mlp_compiled, check_cnn_by_line, ...
+    globals()[f"check_{_kind}_by_line"] = partial(all_ranks_are_one_rank, _kind, False)
+    globals()[f"check_{_kind}_compiled"] = partial(all_ranks_are_one_rank, _kind, True)
 
 
 def check_gradients_add_up_without_sync() -> None:

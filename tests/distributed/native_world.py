@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.communicator import Communicator, NativeCollectives
+from autojit.core.communicator import Communicator, NativeCollectives, ProcessCommunicator
+from autojit.distributed.alone import Alone
+from autojit.distributed.mpi import MpiCommunicator
 from autojit.distributed.threads import ThreadRank, _Meeting
 
 WIDTHS = {"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
@@ -20,7 +22,10 @@ _BROADCAST = ctypes.CFUNCTYPE(_INT, _POINTER, _INT, _LONG, _INT, _LONG)
 _SEND_RECV = ctypes.CFUNCTYPE(
     _INT, _POINTER, _INT, _LONG, _INT, _INT, _POINTER, _INT, _LONG, _INT, _INT, _LONG, _POINTER
 )
-_BEGIN = ctypes.CFUNCTYPE(_INT, _POINTER, _POINTER, _INT, _LONG, _LONG, _LONG, ctypes.POINTER(_INT))
+_REQUEST = ctypes.POINTER(_INT)
+_BEGIN_REDUCE = ctypes.CFUNCTYPE(_INT, _POINTER, _POINTER, _INT, _LONG, _LONG, _LONG, _REQUEST)
+_BEGIN_MOVE = ctypes.CFUNCTYPE(_INT, _POINTER, _INT, _LONG, _POINTER, _INT, _LONG, _LONG, _REQUEST)
+_BEGIN_BROADCAST = ctypes.CFUNCTYPE(_INT, _POINTER, _INT, _LONG, _INT, _LONG, _REQUEST)
 _WAIT = ctypes.CFUNCTYPE(_INT, ctypes.POINTER(_INT), _POINTER)
 IN_PLACE = 2**64 - 1
 
@@ -65,12 +70,23 @@ class NativeAlone(ThreadRank):
 
         self.begun: dict[int, tuple[Any, ...]] = {}  # by request
 
-        def begin_all_reduce(send: Any, to: Any, count: int, type: int, op: int, group: int, request: Any) -> int:
+        def begin(what: str, send: Any, to: Any, count: int, type: int, request: Any) -> int:
             request[0] = 1 + max(self.begun, default=0)
-            self.begun[request[0]] = "begun all_reduce", send, to, count, type
+            self.begun[request[0]] = f"begun {what}", send, to, count, type
             if send not in (IN_PLACE, -1):
                 ctypes.memset(to, 0xA5, count * widths[type])
             return self.returned
+
+        def begin_reduce(what: str) -> Any:
+            return _BEGIN_REDUCE(lambda send, to, count, type, op, group, r: begin(what, send, to, count, type, r))
+
+        def begin_move(what: str) -> Any:
+            return _BEGIN_MOVE(
+                lambda send, count, type, to, each, same, group, r: begin(what, send, to, count, type, r)
+            )
+
+        def begin_broadcast(buffer: int, count: int, type: int, root: int, group: int, request: Any) -> int:
+            return begin("broadcast", IN_PLACE, buffer, count, type, request)
 
         def wait(request: Any, status: Any) -> int:
             return copied(*self.begun.pop(request[0]))
@@ -78,7 +94,9 @@ class NativeAlone(ThreadRank):
         self.functions = {
             "all_reduce": reduce("all_reduce"), "reduce_scatter": reduce("reduce_scatter"),
             "all_gather": move("all_gather"), "all_to_all": move("all_to_all"), "broadcast": _BROADCAST(broadcast),
-            "send_recv": _SEND_RECV(send_recv), "begin_all_reduce": _BEGIN(begin_all_reduce), "wait": _WAIT(wait),
+            "send_recv": _SEND_RECV(send_recv), "wait": _WAIT(wait), "begin_all_reduce": begin_reduce("all_reduce"),
+            "begin_reduce_scatter": begin_reduce("reduce_scatter"), "begin_all_gather": begin_move("all_gather"),
+            "begin_all_to_all": begin_move("all_to_all"), "begin_broadcast": _BEGIN_BROADCAST(begin_broadcast),
         }  # fmt: skip
         addresses: Any = {name: ctypes.cast(f, ctypes.c_void_p).value for name, f in self.functions.items()}
         self.made = NativeCollectives(
@@ -114,6 +132,7 @@ class Noting(ThreadRank):
         return super()._meet(call, given)
 
 
-def as_communicator(rank: ThreadRank) -> Communicator:
+def as_communicators(rank: ThreadRank, alone: Alone, mpi: MpiCommunicator) -> tuple[Communicator, ...]:
     """For type checkers."""
-    return rank
+    processes: tuple[ProcessCommunicator, ...] = alone, mpi
+    return rank, *processes

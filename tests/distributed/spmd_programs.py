@@ -68,17 +68,20 @@ class Program:
     def reduced(self, x: Any) -> Any:
         most = 4 if self.has_extremes else 2
         combine = ("sum", "prod", "max", "min")[int(self.draw.integers(most))]
-        op, x = AllReduce(GROUP, self.size, combine, bool(self.draw.integers(2))), tanh(x)
+        return self.done(AllReduce(GROUP, self.size, combine, bool(self.draw.integers(2))), tanh(x))
+
+    def done(self, op: Any, x: Any) -> Any:
+        """A collective, at once or begun and waited for."""
         if self.draw.integers(2):
             return bind(op, x)
         pending = bind(replace(op, manner="begun"), x)
         self.pool.append(self.unary(self.one()))  # something between beginning and end
-        return bind(Wait(GROUP, self.size, op.is_replicated), pending, x)
+        return bind(Wait(GROUP, self.size, not op.varies(True)), pending, x)
 
     def moved(self, x: Any) -> Any:
         if self.draw.integers(2):
             root = int(self.draw.integers(self.size))
-            return bind(Broadcast(GROUP, self.size, root, bool(self.draw.integers(2))), x)
+            return self.done(Broadcast(GROUP, self.size, root, bool(self.draw.integers(2))), x)
         count = int(self.draw.integers(self.size + 1))
         pairs = zip(self.draw.permutation(self.size)[:count], self.draw.permutation(self.size)[:count], strict=True)
         return bind(SendRecv(GROUP, self.size, tuple([(int(a), int(b)) for a, b in pairs])), x)
@@ -91,11 +94,11 @@ class Program:
     def by_parts(self, x: Any) -> Any:
         parts = self.parts(x)
         if self.draw.integers(2):
-            return bind(ReduceScatter(GROUP, self.size), parts)
-        return sum(self.weighted(bind(AllToAll(GROUP, self.size), parts)), (0,))
+            return self.done(ReduceScatter(GROUP, self.size), parts)
+        return sum(self.weighted(self.done(AllToAll(GROUP, self.size), parts)), (0,))
 
     def gathered(self, x: Any) -> Any:
-        rows = bind(AllGather(GROUP, self.size, bool(self.draw.integers(2))), x)
+        rows = self.done(AllGather(GROUP, self.size, bool(self.draw.integers(2))), x)
         if self.draw.integers(2) and not self.is_varying(rows):
             return bind(OwnPart(GROUP, self.size), tanh(rows))
         return sum(self.weighted(rows), (0,))

@@ -48,6 +48,10 @@ def _assigns(x: aj.Tensor) -> aj.Tensor:
     return x * 2
 
 
+def _unbounded(x: aj.Tensor) -> aj.Tensor:
+    return aj.repeat_interleave(x[0], x[0].long())
+
+
 REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "decision": (_decides, "Python decides on a tensor"),
     "callback": (_calls_python, "calls Python"),
@@ -55,6 +59,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "draw": (_draws, "random"),
     "argument": (_changes_argument, "changes argument 0"),
     "view": (_gives_a_view, "result 1 is a view"),
+    "unbounded": (_unbounded, "counts the size of result 0, which nothing bounds"),
     "assigned": (_assigns, "assigns .*last"),
 }
 

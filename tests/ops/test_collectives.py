@@ -35,12 +35,13 @@ def graphs(n: int, dtype: str = "f64") -> Iterator[Graph]:
         kind = f"is_replicated={is_replicated}"
         for combine in ("sum", "prod", "max", "min"):
             yield _graph(x, f"all_reduce[{w}, combine='{combine}', {kind}]", x)
-            begun = f"a: {x} = all_reduce[{w}, combine='{combine}', {kind}, manner='begun'](x)"
-            yield parse_graph(f"(x: {x}) {{ {begun}; y: {x} = wait[{w}, {kind}](a, x); return y }}")
-        yield _graph(x, f"all_gather[{w}, {kind}]", parts)
-        yield _graph(x, f"broadcast[{w}, root={n - 1}, {kind}]", x)
-    yield _graph(parts, f"reduce_scatter[{w}]", x)
-    yield _graph(parts, f"all_to_all[{w}]", parts)
+            yield _begun(x, f"all_reduce[{w}, combine='{combine}', {kind}", x, f"{w}, {kind}")
+        for op, result in (f"all_gather[{w}, {kind}", parts), (f"broadcast[{w}, root={n - 1}, {kind}", x):
+            yield _graph(x, f"{op}]", result)
+            yield _begun(x, op, result, f"{w}, {kind}")
+    for op, result in (f"reduce_scatter[{w}", x), (f"all_to_all[{w}", parts):
+        yield _graph(parts, f"{op}]", result)
+        yield _begun(parts, op, result, f"{w}, is_replicated=False")
     for pairs in (ring, ring[: n // 2], ()):
         yield _graph(x, f"send_recv[{w}, pairs={pairs}]", x)
 
@@ -53,6 +54,12 @@ def alone(n: int) -> Iterator[Graph]:
 
 def _graph(operand: str, op: str, result: str) -> Graph:
     return verify(parse_graph(f"(x: {operand}) {{ y: {result} = {op}(x); return y }}"))
+
+
+def _begun(operand: str, op: str, result: str, wait: str) -> Graph:
+    """The same begun, and waited for."""
+    begun = f"a: {result} = {op}, manner='begun'](x)"
+    return verify(parse_graph(f"(x: {operand}) {{ {begun}; y: {result} = wait[{wait}](a, x); return y }}"))
 
 
 def both(n: int) -> list[tuple[Graph, bool]]:

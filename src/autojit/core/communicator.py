@@ -9,7 +9,7 @@ again under its name.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
@@ -47,25 +47,25 @@ class Communicator(Protocol):
     rank: int
     size: int
 
-    def all_reduce(self, buffer: Ndarray, op: Combination) -> None:
+    def all_reduce(self, buffer: Ndarray, op: Combination) -> Pending | None:
         """Combine every element over the ranks, in place."""
 
-    def all_gather(self, result: Ndarray, part: Ndarray) -> None:
+    def all_gather(self, result: Ndarray, part: Ndarray) -> Pending | None:
         """``result[r]`` becomes the part of rank ``r``: shapes (size, *s) and s."""
 
-    def reduce_scatter(self, result: Ndarray, parts: Ndarray, op: Combination) -> None:
+    def reduce_scatter(self, result: Ndarray, parts: Ndarray, op: Combination) -> Pending | None:
         """``result`` becomes the combination of ``parts[rank]`` over the ranks: shapes s and (size, *s)."""
 
-    def all_to_all(self, result: Ndarray, parts: Ndarray) -> None:
+    def all_to_all(self, result: Ndarray, parts: Ndarray) -> Pending | None:
         """``result[r]`` becomes rank ``r``'s ``parts[rank]``: both of shape (size, *s)."""
 
-    def broadcast(self, buffer: Ndarray, root: int) -> None:
+    def broadcast(self, buffer: Ndarray, root: int) -> Pending | None:
         """``buffer`` becomes that of rank ``root``, in place."""
 
     def send_recv(self, result: Ndarray | None, buffer: Ndarray | None, to: int | None, source: int | None) -> None:
         """Send ``buffer`` to a rank and receive ``result`` from one, at the same time; None: nothing."""
 
-    def barrier(self) -> None:
+    def barrier(self) -> Pending | None:
         """Wait until every rank is here."""
 
     def split(self, color: int | None, key: int, name: str) -> Communicator | None:
@@ -73,6 +73,34 @@ class Communicator(Protocol):
 
     def native(self) -> NativeCollectives | None:
         """What compiled steps call; None: they call Python, which is counted."""
+
+
+class ProcessCommunicator(Communicator, Protocol):
+    """A group whose ranks are processes: what torch's functions ask beyond what ops do."""
+
+    def gather(self, result: Ndarray | None, part: Ndarray, root: int) -> None:
+        """On ``root``, ``result[r]`` becomes the part of rank ``r``."""
+
+    def scatter(self, result: Ndarray, parts: Ndarray | None, root: int) -> None:
+        """``result`` becomes ``parts[rank]`` of ``root``."""
+
+    def exchange(self, results: Sequence[Ndarray], parts: Sequence[Ndarray]) -> None:
+        """``results[r]`` becomes rank ``r``'s ``parts[rank]``; sizes differ, and both sides know them."""
+
+    def point_to_point(self, name: str, buffer: Ndarray, peer: int | None, tag: int) -> Any:
+        """Begin to send to a rank (``isend``) or to receive from one, or from any (``irecv``)."""
+
+    def split(self, color: int | None, key: int, name: str) -> ProcessCommunicator | None:
+        """See `Communicator`."""
+
+    def shrunk(self) -> ProcessCommunicator | None:
+        """The group of the ranks that are left; None where the engine cannot make one. All of them call it."""
+
+    def abandon(self) -> None:
+        """Use the group no more, without a word to the others."""
+
+    def close(self) -> None:
+        """Give the group back; no calls follow."""
 
 
 class Pending(Protocol):
@@ -92,6 +120,13 @@ def begun(collective: Callable[..., Any], *arguments: Any) -> Pending | None:
         return found
     collective(*arguments)
     return None
+
+
+def called(manner: Manner, collective: Callable[..., Any], *arguments: Any) -> None:
+    """Call a communicator's collective in this manner; it is done when this returns."""
+    pending = collective(*arguments) if manner == "at once" else begun(collective, *arguments)
+    if pending is not None:
+        pending.wait()
 
 
 @record
@@ -115,7 +150,12 @@ class NativeCollectives:
     no_status: int  # in place of an address for a status
     failure: Callable[[int, str], BaseException]  # (what a function returned, the op) -> what is raised after the step
     most: int = INT_MOST  # elements or bytes per call; more are moved in several
-    begin_all_reduce: int = 0  # as ``all_reduce``, and where it writes a request; 0: what is begun is done at once
+    # the same, and last where they write a request; 0: what is begun is done at once
+    begin_all_reduce: int = 0
+    begin_all_gather: int = 0
+    begin_reduce_scatter: int = 0
+    begin_all_to_all: int = 0
+    begin_broadcast: int = 0
     wait: int = 0  # MPI_Wait: int (request, status)
     # for a watchdog, each 0 or the address of a word: how many collectives this rank has called in the group, and the
     # one that it is in, from 1 on in the order of `COLLECTIVES`, or 0

@@ -89,7 +89,7 @@ class Alone:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def point_to_point(self, name: str, *arguments: Any) -> Any:
+    def point_to_point(self, name: str, buffer: Ndarray, peer: int | None, tag: int) -> Any:
         """Sending and receiving by itself.
 
         Raises:

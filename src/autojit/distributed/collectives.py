@@ -68,6 +68,11 @@ def _ended(work: Work, async_op: bool) -> Work | None:
     return None
 
 
+def _recorded(end: traced.End, tensors: Sequence[Tensor], async_op: bool) -> Work | None:
+    """What a collective gives that a step is to make."""
+    return Work(Recorded(), end, tensors) if async_op else None
+
+
 def _nothing() -> None:
     pass
 
@@ -99,10 +104,7 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
         return None
     how = operation(op, "all_reduce")
     if _is_traced():
-        if async_op:
-            return Work(Recorded(), traced.begin_all_reduce(tensor, how, member), [tensor])
-        traced.all_reduce(tensor, how, member)
-        return None
+        return _recorded(traced.all_reduce(tensor, how, member, async_op), [tensor], async_op)
     target = Target(tensor)
     check_dtype(target.array.dtype, how, "all_reduce")
     sent, engine_op = to_engine(target.array, how)
@@ -132,8 +134,7 @@ def broadcast(
         return None
     root = root_of(member, src, group_src, "broadcast", None)
     if _is_traced():
-        traced.broadcast(tensor, root, member)
-        return _ended(Work(None, _nothing, [tensor]), async_op)
+        return _recorded(traced.broadcast(tensor, root, member, async_op), [tensor], async_op)
     target = Target(tensor)
     pending = begun(member.communicator.broadcast, async_op, target.array, root)
     return _ended(Work(pending, lambda: target.put(target.array, "broadcast"), [tensor]), async_op)
@@ -153,8 +154,7 @@ def reduce(
         return None
     root, how = root_of(member, dst, group_dst, "reduce", None), operation(op, "reduce")
     if _is_traced():
-        traced.reduce(tensor, how, root, member)
-        return _ended(Work(None, _nothing, [tensor]), async_op)
+        return _recorded(traced.reduce(tensor, how, root, member, async_op), [tensor], async_op)
     mine = elements(tensor)
     check_dtype(mine.dtype, how, "reduce")
     sent, engine_op = to_engine(mine, how)
@@ -187,8 +187,7 @@ def all_gather_into_tensor(
             {"output": output_tensor, "input": input_tensor, "world_size": member.size()},
         )
     if _is_traced():
-        traced.all_gather(output_tensor, input_tensor, member)
-        return _ended(Work(None, _nothing, [output_tensor]), async_op)
+        return _recorded(traced.all_gather(output_tensor, input_tensor, member, async_op), [output_tensor], async_op)
     target, part = Target(output_tensor, is_read=False), elements(input_tensor)
     pending = begun(member.communicator.all_gather, async_op, target.array.reshape(member.size(), *shape), part)
     return _ended(Work(pending, lambda: target.put(target.array, "all_gather_into_tensor"), [output_tensor]), async_op)
@@ -208,8 +207,7 @@ def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None,
         return None
     _check_list("all_gather", tensor_list, member.size(), tensor)
     if _is_traced():
-        traced.all_gather_list(tensor_list, tensor, member)
-        return _ended(Work(None, _nothing, tensor_list), async_op)
+        return _recorded(traced.all_gather_list(tensor_list, tensor, member, async_op), tensor_list, async_op)
     part = elements(tensor)
     beside = np.empty((member.size(), *part.shape), part.dtype)
     pending = begun(member.communicator.all_gather, async_op, beside, part)
@@ -252,8 +250,7 @@ def reduce_scatter_tensor(
         )
     how = operation(op, "reduce_scatter_tensor")
     if _is_traced():
-        traced.reduce_scatter(output, input, how, member)
-        return _ended(Work(None, _nothing, [output]), async_op)
+        return _recorded(traced.reduce_scatter(output, input, how, member, async_op), [output], async_op)
     return _scattered(output, elements(input), how, member, async_op)
 
 
@@ -270,16 +267,20 @@ def reduce_scatter(
     _check_list("reduce_scatter", input_list, member.size(), output)
     how = operation(op, "reduce_scatter")
     if _is_traced():
-        traced.reduce_scatter_list(output, input_list, how, member)
-        return _ended(Work(None, _nothing, [output]), async_op)
+        return _recorded(traced.reduce_scatter_list(output, input_list, how, member, async_op), [output], async_op)
     return _scattered(output, np.stack([elements(t).reshape(-1) for t in input_list]), how, member, async_op)
 
 
 def _scattered(output: Tensor, parts: Any, how: str, member: ProcessGroup, async_op: bool) -> Work | None:
     check_dtype(parts.dtype, how, "reduce_scatter")
     sent, engine_op = to_engine(parts.reshape(member.size(), -1), how)
-    found = np.empty(sent.shape[1:], sent.dtype)
-    pending = begun(member.communicator.reduce_scatter, async_op, found, sent, engine_op)
+    if engine_op == "sum":
+        found = np.empty(sent.shape[1:], sent.dtype)
+        pending = begun(member.communicator.reduce_scatter, async_op, found, sent, engine_op)
+    else:  # the call that compiled steps make
+        sent = sent.copy() if np.may_share_memory(sent, parts) else sent
+        found = sent[member.rank()]
+        pending = begun(member.communicator.all_reduce, async_op, sent, engine_op)
 
     def finish() -> None:
         made = from_engine(found, parts.dtype, how, member.size())
@@ -302,8 +303,11 @@ def all_to_all(
         return None
     _same("all_to_all", input_tensor_list[0], *input_tensor_list, *output_tensor_list)
     if _is_traced():
-        traced.all_to_all_list(output_tensor_list, input_tensor_list, member)
-        return _ended(Work(None, _nothing, output_tensor_list), async_op)
+        return _recorded(
+            traced.all_to_all_list(output_tensor_list, input_tensor_list, member, async_op),
+            output_tensor_list,
+            async_op,
+        )
     targets = [Target(t, is_read=False) for t in output_tensor_list]
     member.communicator.exchange([t.array for t in targets], [elements(t) for t in input_tensor_list])
     for target in targets:
@@ -331,8 +335,7 @@ def all_to_all_single(
     size = member.size()
     rows = [_split_rows(t, sizes, size) for t, sizes in ((output, output_split_sizes), (input, input_split_sizes))]
     if _is_traced():
-        traced.all_to_all(output, input, rows, member)
-        return _ended(Work(None, _nothing, [output]), async_op)
+        return _recorded(traced.all_to_all(output, input, rows, member, async_op), [output], async_op)
     target, parts = Target(output, is_read=False), elements(input)
     if output_split_sizes or input_split_sizes:
         member.communicator.exchange(_cut(target.array, rows[0]), _cut(parts, rows[1]))

@@ -26,6 +26,14 @@ def is_under_mpi(environment: Mapping[str, str] = os.environ) -> bool:
     return "PMIX_RANK" in environment or ("SLURM_PROCID" in environment and tasks not in ("", "1"))
 
 
+def job(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """This process's number and how many there are, as torchrun's variables say; -1 where they do not."""
+    given = [environment.get(name, "") for name in ("RANK", "WORLD_SIZE")]
+    if not all(text.isdigit() for text in given):
+        return -1, int(given[1]) if given[1].isdigit() else -1
+    return int(given[0]), int(given[1])
+
+
 def as_torchrun() -> dict[str, str]:
     """The variables that torchrun would set, of those that the launcher did: for programs that read them."""
     rank, size = number(RANKS), number(SIZES)

@@ -15,7 +15,7 @@ from autojit.core import communicator as named
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.locks import in_forked_child
 from autojit.core.rank_process import is_rank_itself
-from autojit.distributed import environment
+from autojit.distributed import environment, joining
 from autojit.distributed.alone import Alone
 from autojit.distributed.mpi import MpiCommunicator, forked
 
@@ -41,7 +41,7 @@ class ProcessGroup:
         backend: what the program asked for; the engine is the same.
     """
 
-    def __init__(self, communicator: Any, ranks: Sequence[int], backend: str) -> None:
+    def __init__(self, communicator: named.ProcessCommunicator, ranks: Sequence[int], backend: str) -> None:
         self.communicator = communicator
         self.ranks = list(ranks)
         self.backend = backend
@@ -141,48 +141,62 @@ def init_process_group(
 ) -> None:
     """Join the other processes of the job: those that ``python -m autojit.launch``, mpiexec or srun has started.
 
-    Without a launcher it is a group of one process. Every backend's name is understood; the engine is MPI.
+    Processes that something else has started (torchrun, ``multiprocessing``) join by themselves where the MPI library
+    is MPICH or made of it: rank 0 is at ``MASTER_ADDR`` and ``MASTER_PORT``, or where ``init_method`` says. Without
+    others it is a group of one process. Every backend's name is understood; the engine is MPI.
 
     Args:
         backend: remembered for `get_backend`.
+        init_method: "env://": the variables ``RANK`` and ``WORLD_SIZE`` hold, in place of the launcher's numbers; or
+            "tcp://host:port".
         timeout: how long a rank waits in a collective before the watchdog ends the job; 5 minutes by default.
-        world_size: checked, if given; so is ``rank``.
-        init_method: of no use: MPI's launcher introduces the processes to each other; as are ``store``,
-            ``pg_options`` and ``device_id``.
+        world_size: how many processes there are. It has to be the launcher's number.
+        rank: this process's number; a launcher's order is changed by it.
+        store: of no use, as are ``pg_options`` and ``device_id``.
 
     Raises:
         ValueError: there is a group already; a number is not that of the job; the backend is unknown.
-        UsageError: another launcher than MPI's has started several processes, or MPI is missing.
+        UsageError: several processes were started that cannot join each other, or MPI is missing.
     """
     if _state.default is not None:
         raise ValueError("trying to initialize the default process group twice!")
     asked = _backend(backend)
     limit = TIMEOUT if timeout is None else timeout
-    wanted = world_size if world_size > 0 else int(os.environ.get("WORLD_SIZE") or -1)
+    told = environment.job() if not environment.is_under_mpi() or init_method == "env://" else (-1, -1)
+    number, wanted = rank if rank >= 0 else told[0], world_size if world_size > 0 else told[1]
     if environment.is_under_mpi() and not is_rank_itself():
         raise UsageError(
             "init_process_group: this process was started by a rank, and is none itself",
             {"rank": os.environ.get("RANK", "unknown"), "process": os.getpid()},
             "let the ranks join: mp.spawn of as many processes as there are ranks calls its function in them",
         )
-    if environment.is_under_mpi():
-        made: Any = MpiCommunicator.of_world(WORLD_NAME, limit.total_seconds())
+    if environment.is_under_mpi() or (wanted > 1 and _joins_by_itself(number, wanted, init_method, limit)):
+        made: named.ProcessCommunicator = MpiCommunicator.of_world(WORLD_NAME, limit.total_seconds(), number)
+        os.environ.update({name: text for name, text in environment.as_torchrun().items() if name not in os.environ})
     elif wanted > 1:
         raise UsageError(
             "init_process_group: this process is told to be one of several, but no launcher of MPI's has started it",
-            {"world_size": wanted, "rank": rank if rank >= 0 else os.environ.get("RANK", "unknown")},
+            {"world_size": wanted, "rank": number if number >= 0 else "unknown"},
             f"start the program by: python -m autojit.launch -n {wanted} {os.path.basename(sys.argv[0]) or 'train.py'}",
         )
     else:
-        made = Alone(WORLD_NAME)
-    for name, given, found in (("world_size", world_size, made.size), ("rank", rank, made.rank)):
+        made, number, wanted = Alone(WORLD_NAME), rank, world_size
+    for name, given, found in (("world_size", wanted, made.size), ("rank", number, made.rank)):
         if given >= 0 and given != found:
             made.close()
             raise ArgumentError(f"init_process_group: {name} is not that of the job", {name: given, "job": found})
     become(made, asked)
 
 
-def become(made: Any, backend: str) -> None:
+def _joins_by_itself(rank: int, size: int, init_method: str | None, limit: datetime.timedelta) -> bool:
+    """Whether this process, which no launcher of MPI's has started, is a rank of a job now."""
+    address = joining.address_of(init_method)
+    if rank < 0 or address is None:
+        return False
+    return joining.joined(rank, size, address, limit.total_seconds())
+
+
+def become(made: named.ProcessCommunicator, backend: str) -> None:
     """Make a communicator the default group's."""
     _state.default = ProcessGroup(made, range(made.size), backend)
     _state.groups = [_state.default]
@@ -240,7 +254,7 @@ def abandon() -> None:
     _state.groups, _state.default = [], None
 
 
-def replace_world(made: Any) -> None:
+def replace_world(made: named.ProcessCommunicator) -> None:
     """Let a communicator take the place of the default group's, whose ranks are not all there any more."""
     backend = default_group().backend
     abandon()

@@ -20,6 +20,7 @@ from autojit.core.communicator import INT_MOST, NativeCollectives, Ndarray
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.locks import new_lock
 from autojit.distributed.failures import rank_failed
+from autojit.distributed.pending import Pending, Unwatched
 from autojit.distributed.watch import Watch
 
 MOST = INT_MOST  # tests make it small
@@ -35,7 +36,9 @@ _NAMES = (
 _FUNCTIONS = {
     "all_reduce": "MPI_Allreduce", "all_gather": "MPI_Allgather", "reduce_scatter": "MPI_Reduce_scatter_block",
     "all_to_all": "MPI_Alltoall", "broadcast": "MPI_Bcast", "send_recv": "MPI_Sendrecv",
-    "begin_all_reduce": "MPI_Iallreduce", "wait": "MPI_Wait",
+    "begin_all_reduce": "MPI_Iallreduce", "begin_all_gather": "MPI_Iallgather",
+    "begin_reduce_scatter": "MPI_Ireduce_scatter_block", "begin_all_to_all": "MPI_Ialltoall",
+    "begin_broadcast": "MPI_Ibcast", "wait": "MPI_Wait",
 }  # fmt: skip
 
 
@@ -51,6 +54,8 @@ def load() -> Any:
         raise UsageError(
             "the MPI engine needs mpi4py and an MPI library", {"error": error}, "pip install 'autojit[mpi]'"
         ) from None
+    if not MPI.Is_initialized():  # as `joining` leaves it
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
         raise UsageError(
             "this MPI allows calls from its main thread only",
@@ -58,24 +63,6 @@ def load() -> Any:
             "do not lower mpi4py.rc.thread_level",
         )
     return MPI
-
-
-class Pending:
-    """A call that MPI works on while the program goes on; its buffers are kept alive."""
-
-    def __init__(self, owner: MpiCommunicator, name: str, request: Any, buffers: Sequence[Any]) -> None:
-        self.owner, self.name, self.request, self.buffers = owner, name, request, buffers
-        self.source: int | None = None
-
-    def test(self) -> bool:
-        """Whether it is done; drives it on."""
-        return bool(self.owner.call(self.name, self.request.Test))
-
-    def wait(self) -> None:
-        """Return when it is done."""
-        status = self.owner.MPI.Status()
-        self.owner.call(self.name, self.request.Wait, status)
-        self.source = status.Get_source()
 
 
 class MpiCommunicator:
@@ -101,12 +88,13 @@ class MpiCommunicator:
         self._ops = {name: getattr(self.MPI, its) for name, its in _OPERATIONS.items()}
         self._scratch = np.zeros(16, np.int64)  # an MPI_Status of any library has room in it
         self._native: NativeCollectives | None = None
+        self.unwatched = Unwatched()
 
     @classmethod
-    def of_world(cls, name: str, timeout_s: float) -> MpiCommunicator:
-        """The group of all processes that the launcher has started."""
-        mpi = load()
-        comm = mpi.COMM_WORLD.Dup()
+    def of_world(cls, name: str, timeout_s: float, rank: int = -1) -> MpiCommunicator:
+        """The group of all processes of the job, in the launcher's order, or in that of the numbers that they give."""
+        world = load().COMM_WORLD
+        comm = world.Split(0, rank if rank >= 0 else world.Get_rank())
         return cls.of(comm, name, timeout_s)
 
     @classmethod
@@ -126,8 +114,8 @@ class MpiCommunicator:
 
     # -- the way all calls go
 
-    def call(self, name: str, function: Any, *arguments: Any) -> Any:
-        """Call MPI: what it returns.
+    def call(self, name: str, function: Any, *arguments: Any, is_look: bool = False) -> Any:
+        """Call MPI: what it returns. ``is_look``: it is no call that the other ranks make, too.
 
         Raises:
             UsageError: in a forked child.
@@ -139,7 +127,7 @@ class MpiCommunicator:
             self.revoke()
             raise self._rank_failed(name, sorted(lost))
         try:
-            with self.watch.waiting(self.number, name):
+            with self.watch.waiting(self.number, name, is_look):
                 if self._lock is None:
                     return function(*arguments)
                 with self._lock:
@@ -191,6 +179,7 @@ class MpiCommunicator:
         if not later:
             self.call(name, getattr(self.comm, method), *arguments)
             return None
+        self.unwatched.let_go(self.call)
         begin = getattr(self.comm, f"I{method[0].lower()}{method[1:]}")
         return Pending(self, name, self.call(name, begin, *arguments), arguments)
 
@@ -351,6 +340,7 @@ class MpiCommunicator:
 
     def abandon(self) -> None:
         """Use the group no more; it is not given back, as that would wait for all."""
+        self.unwatched.keep()
         self.watch.close()
 
     def shrunk(self) -> MpiCommunicator | None:
@@ -380,6 +370,7 @@ class MpiCommunicator:
         """Give the group back; no calls follow."""
         if os.getpid() == self._pid and not self.MPI.Is_finalized():
             try:
+                self.unwatched.end()
                 self._family.remove(self.comm)
                 if not self._family:
                     self.watch.close(is_orderly=True)

@@ -7,6 +7,7 @@ The results are cut off from history, as torch's are: a derivative goes through 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from autojit.autograd.grad_mode import no_grad
@@ -17,7 +18,16 @@ from autojit.dispatch.dispatch import apply
 from autojit.dispatch.inplace import copy_into
 from autojit.distributed.groups import ProcessGroup
 from autojit.functions.namespace import iinfo
-from autojit.ops.collectives import COMBINATIONS, AllGather, AllReduce, AllToAll, Broadcast, ReduceScatter, Wait
+from autojit.ops.collectives import (
+    COMBINATIONS,
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Beginning,
+    Broadcast,
+    ReduceScatter,
+    Wait,
+)
 from autojit.ops.rank_arithmetic import sums_wrongly
 from autojit.ops.ranks import OwnPart, own_rank
 from autojit.tensor.state import state
@@ -46,50 +56,60 @@ def _combination(how: str) -> Combination:
     return found
 
 
-def _combined(x: Tensor, how: str, member: ProcessGroup) -> Tensor:
-    combine = _combination(how)
-    if how != "avg":
-        return apply(AllReduce(*_group(member), combine, True), x)
-    return (apply(AllReduce(*_group(member), combine, True), _wide(x)) / member.size()).to(x.dtype)
-
-
 def _wide(x: Tensor) -> Tensor:
     """Halves as float32, so that an average is rounded once, as outside of a step."""
     is_half = x.dtype.is_floating_point and x.dtype.itemsize == 2
     return x.float() if is_half else x
 
 
-def all_reduce(tensor: Tensor, how: str, member: ProcessGroup) -> None:
-    """Combine every element over the ranks; all have the result. Of one rank nothing is left to do."""
-    if member.size() == 1:
-        return
-    with no_grad():
-        copy_into(tensor, _combined(tensor, how, member), "all_reduce")
+End = Callable[[], None]
+"""Ends what was begun: the tensors have the results afterwards. It is called in the step that has begun it."""
 
 
-def begin_all_reduce(tensor: Tensor, how: str, member: ProcessGroup) -> Callable[[], None]:
-    """The same, begun: the tensor has the result after a call of what is returned, which belongs to the same step."""
-    if member.size() == 1:
-        return lambda: None
-    group, combine = _group(member), _combination(how)
-    trace = state.trace
-    with no_grad():
-        sent = _numbers(tensor, combine)
-        pending = apply(AllReduce(*group, combine, True, manner="begun"), sent)
+def _nothing() -> None:
+    pass
+
+
+def _happens(op: Beginning, sent: Tensor, finish: Callable[[Tensor], object], is_begun: bool) -> End:
+    """Let a collective happen, or begin it: ``finish`` is given its result, now or at the end."""
+    if not is_begun:
+        finish(apply(op, sent))
+        return _nothing
+    known: Any = op
+    pending, trace = apply(replace(known, manner="begun"), sent), state.trace
 
     def end() -> None:
         if state.trace is not trace:
             raise UsageError(
-                "all_reduce: it was begun in a compiled step, and is waited for outside of it",
-                {"group": member.group_name},
+                f"{op.shown_name}: it was begun in a compiled step, and is waited for outside of it",
+                {"group": op.group},
                 "call wait() in the function that has begun it",
             )
         with no_grad():
-            found = _from_numbers(apply(Wait(*group, True), pending, sent), tensor.dtype)
-            found = found / member.size() if how == "avg" else found
-            copy_into(tensor, found.to(tensor.dtype), "all_reduce")
+            finish(apply(Wait(op.group, op.size, not op.varies(True)), pending, sent))
 
     return end
+
+
+def _combined(x: Tensor, how: str, member: ProcessGroup, finish: Callable[[Tensor], object], is_begun: bool) -> End:
+    """``finish`` is given the combination of all ranks, in the dtype of ``x``."""
+    combine = _combination(how)
+
+    def found(total: Tensor) -> None:
+        total = _from_numbers(total, x.dtype) if is_begun else total
+        total = total / member.size() if how == "avg" else total
+        finish(total.to(x.dtype))
+
+    sent = _numbers(x, combine) if is_begun else _wide(x) if how == "avg" else x
+    return _happens(AllReduce(*_group(member), combine, True), sent, found, is_begun)
+
+
+def all_reduce(tensor: Tensor, how: str, member: ProcessGroup, is_begun: bool) -> End:
+    """Combine every element over the ranks; all have the result. Of one rank nothing is left to do."""
+    if member.size() == 1:
+        return _nothing
+    with no_grad():
+        return _combined(tensor, how, member, lambda found: copy_into(tensor, found, "all_reduce"), is_begun)
 
 
 def _numbers(x: Tensor, combine: Combination) -> Tensor:
@@ -112,80 +132,106 @@ def _from_numbers(found: Tensor, dtype: DType) -> Tensor:
     return bits.view(float64 if bits.dtype.itemsize == 8 else float32)
 
 
-def reduce(tensor: Tensor, how: str, root: int, member: ProcessGroup) -> None:
+def reduce(tensor: Tensor, how: str, root: int, member: ProcessGroup, is_begun: bool) -> End:
     """Combine every element over the ranks; one has the result."""
     if member.size() == 1:
-        return
-    with no_grad():
-        total = _combined(tensor, how, member)
+        return _nothing
+
+    def finish(total: Tensor) -> None:
         is_root = own_rank(tensor, *_group(member)) == root
         copy_into(tensor, total.where(is_root, tensor), "reduce")
 
+    with no_grad():
+        return _combined(tensor, how, member, finish, is_begun)
 
-def broadcast(tensor: Tensor, root: int, member: ProcessGroup) -> None:
+
+def broadcast(tensor: Tensor, root: int, member: ProcessGroup, is_begun: bool) -> End:
     """The tensor becomes that of one rank."""
     if member.size() == 1:
-        return
+        return _nothing
+    op = Broadcast(*_group(member), root, True)
     with no_grad():
-        copy_into(tensor, apply(Broadcast(*_group(member), root, True), tensor), "broadcast")
+        return _happens(op, tensor, lambda found: copy_into(tensor, found, "broadcast"), is_begun)
 
 
-def _gathered(tensor: Tensor, member: ProcessGroup) -> Tensor:
-    return apply(AllGather(*_group(member), True), tensor)
+def _gathered(tensor: Tensor, member: ProcessGroup, finish: Callable[[Tensor], object], is_begun: bool) -> End:
+    with no_grad():
+        return _happens(AllGather(*_group(member), True), tensor, finish, is_begun)
 
 
-def all_gather(output: Tensor, tensor: Tensor, member: ProcessGroup) -> None:
+def all_gather(output: Tensor, tensor: Tensor, member: ProcessGroup, is_begun: bool) -> End:
     """The ranks' tensors in one."""
-    with no_grad():
-        copy_into(output, _gathered(tensor, member).reshape(output.shape), "all_gather_into_tensor")
+
+    def finish(rows: Tensor) -> None:
+        copy_into(output, rows.reshape(output.shape), "all_gather_into_tensor")
+
+    return _gathered(tensor, member, finish, is_begun)
 
 
-def all_gather_list(outputs: Sequence[Tensor], tensor: Tensor, member: ProcessGroup) -> None:
+def all_gather_list(outputs: Sequence[Tensor], tensor: Tensor, member: ProcessGroup, is_begun: bool) -> End:
     """The ranks' tensors in a list."""
-    with no_grad():
-        rows = _gathered(tensor, member)
+
+    def finish(rows: Tensor) -> None:
         for k, output in enumerate(outputs):
             copy_into(output, rows[k].reshape(output.shape), "all_gather")
 
+    return _gathered(tensor, member, finish, is_begun)
 
-def reduce_scatter(output: Tensor, parts: Tensor, how: str, member: ProcessGroup) -> None:
+
+def reduce_scatter(output: Tensor, parts: Tensor, how: str, member: ProcessGroup, is_begun: bool) -> End:
     """Each rank's part of what all combine."""
+
+    def finish(made: Tensor) -> None:
+        made = made / member.size() if how == "avg" else made
+        copy_into(output, made.to(parts.dtype), "reduce_scatter")
+
     with no_grad():
         rows = parts.reshape(member.size(), *output.shape)
         if how in ("sum", "avg"):
-            made = apply(ReduceScatter(*_group(member)), _wide(rows) if how == "avg" else rows)
-            made = (made / member.size()).to(parts.dtype) if how == "avg" else made
-        else:
-            made = apply(OwnPart(*_group(member)), _combined(rows, how, member))
-        copy_into(output, made, "reduce_scatter")
+            sent = _wide(rows) if how == "avg" or is_begun else rows
+            return _happens(ReduceScatter(*_group(member)), sent, finish, is_begun)
+
+        def own_part(found: Tensor) -> None:
+            finish(apply(OwnPart(*_group(member)), found))
+
+        return _combined(rows, how, member, own_part, is_begun)
 
 
-def reduce_scatter_list(output: Tensor, parts: Sequence[Tensor], how: str, member: ProcessGroup) -> None:
+def reduce_scatter_list(output: Tensor, parts: Sequence[Tensor], how: str, member: ProcessGroup, is_begun: bool) -> End:
     """The same of a list."""
     with no_grad():
         stacked: Any = parts[0].new_empty((len(parts), *output.shape))
         for k, part in enumerate(parts):
             stacked[k] = part.reshape(output.shape)
-        reduce_scatter(output, stacked, how, member)
+        return reduce_scatter(output, stacked, how, member, is_begun)
 
 
-def all_to_all(output: Tensor, parts: Tensor, rows: Sequence[Sequence[int]], member: ProcessGroup) -> None:
+def all_to_all(
+    output: Tensor, parts: Tensor, rows: Sequence[Sequence[int]], member: ProcessGroup, is_begun: bool
+) -> End:
     """Equal pieces of the first axis go to the ranks."""
     if len({*rows[0], *rows[1]}) > 1:
         raise UnsupportedError("all_to_all_single: uneven pieces are no part of a compiled step", {"rows": rows})
+
+    def finish(found: Tensor) -> None:
+        copy_into(output, found.reshape(output.shape), "all_to_all_single")
+
     with no_grad():
         pieces = parts.reshape(member.size(), rows[1][0], *parts.shape[1:])
-        copy_into(output, apply(AllToAll(*_group(member)), pieces).reshape(output.shape), "all_to_all_single")
+        return _happens(AllToAll(*_group(member)), pieces, finish, is_begun)
 
 
-def all_to_all_list(outputs: Sequence[Tensor], parts: Sequence[Tensor], member: ProcessGroup) -> None:
+def all_to_all_list(outputs: Sequence[Tensor], parts: Sequence[Tensor], member: ProcessGroup, is_begun: bool) -> End:
     """The same of lists of tensors of one size."""
     if len({tuple(t.shape) for t in (*outputs, *parts)}) > 1:
         raise UnsupportedError("all_to_all: tensors of several sizes are no part of a compiled step")
+
+    def finish(rows: Tensor) -> None:
+        for k, output in enumerate(outputs):
+            copy_into(output, rows[k], "all_to_all")
+
     with no_grad():
         stacked: Any = parts[0].new_empty((len(parts), *parts[0].shape))
         for k, part in enumerate(parts):
             stacked[k] = part
-        rows = apply(AllToAll(*_group(member)), stacked)
-        for k, output in enumerate(outputs):
-            copy_into(output, rows[k], "all_to_all")
+        return _happens(AllToAll(*_group(member)), stacked, finish, is_begun)

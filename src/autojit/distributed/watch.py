@@ -106,9 +106,9 @@ class Watch:
         return len(self.members) - 1
 
     @contextmanager
-    def waiting(self, group: int, name: str) -> Iterator[None]:
-        """While inside, this rank is in a collective."""
-        self.counters[self.rows[self.me], group % GROUPS] += 1
+    def waiting(self, group: int, name: str, is_look: bool = False) -> Iterator[None]:
+        """While inside, this rank is in a collective, or looks whether one is done."""
+        self.counters[self.rows[self.me], group % GROUPS] += not is_look
         self.now = (time.monotonic(), group, name)
         try:
             yield

@@ -83,7 +83,8 @@ def parts_of(function: JitFunction, step: CompiledStep) -> Parts:
     every = rebinding.leaf_names(tree)
     result, values, calls = results.tree.children
     if calls.count:
-        raise ExportError("export: the function does something in Python after the step", {}, _FIX)
+        fix = f"of a schedule: aj.export.export(function, args, schedule_steps=1000); else {_FIX}"
+        raise ExportError("export: the function does something in Python after the step", {}, fix)
     places = results.places[result.count : result.count + values.count]
     held = flatten(tuple(location.read() for location in rebinding.locations))[0]
     if not len(places) == len(held) == first:

@@ -30,6 +30,7 @@ from autojit.jit.guards import broken_guard
 from autojit.jit.memory_budget import looked_for
 from autojit.jit.pytree import flatten
 from autojit.jit.step import CompiledStep
+from autojit.optim.lr_tables import tabulated
 
 Path = str | os.PathLike[str]
 
@@ -74,14 +75,16 @@ class ExportedStep:
         return [*(stem + suffix for suffix in texts), beside]
 
     def stablehlo(self) -> str:
-        """The function as StableHLO text, which XLA reads: for steps that change nothing, of fixed sizes.
+        """The function as StableHLO text, which XLA reads: for steps that change nothing.
 
-        State is constants of the text. Indices out of range are not refused there.
+        State is constants of the text. Indices out of range are not refused there. Open sizes are ``?`` in types, and
+        a comment in front says for which the text is: XLA compiles it for the sizes of a call.
 
         Raises:
-            ExportError: the step changes tensors, has open sizes, or an op has no counterpart.
+            ExportError: the step changes tensors, counts a size itself, or an op has no counterpart.
         """
-        return stablehlo_text(self._steps[0].step, identifier(self._function.name, set()))
+        steps = self.manifest["steps"] if self.manifest["sizes"] else [()]
+        return stablehlo_text(self._steps[0].step, identifier(self._function.name, set()), steps[0])
 
     def __str__(self) -> str:
         return standalone.described(self.manifest)
@@ -95,6 +98,7 @@ def export(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    schedule_steps: int | None = None,
 ) -> ExportedStep:
     """The step of a function or module for arguments like these, to be saved as a library. Nothing runs.
 
@@ -104,6 +108,8 @@ def export(
         kwargs: arguments by name, as examples.
         dynamic_shapes: sizes to leave open, as torch takes them: by argument (a dictionary by name, or in order), a
             dictionary from axes to `Dim`. One `Dim` in several places is one size.
+        schedule_steps: for functions that call ``schedule.step()``: for how many calls the library gets what the
+            schedule will set. A call beyond them is an error of the library.
 
     Raises:
         TraceError: the call would run line by line.
@@ -121,11 +127,12 @@ def export(
     require_platform()
     if isinstance(args, str | bytes) or not isinstance(args, Sequence):
         raise ArgumentError("export: args is a tuple of example arguments", {"args": type(args).__name__})
-    jitted = _fresh(function) if dynamic_shapes is not None else _jitted(function)
-    given = dict(kwargs or {})
-    if dynamic_shapes is None:
-        return ExportedStep(jitted, _served(jitted, looked_for(jitted, args, given).step))
-    return ExportedStep(jitted, *_opened(jitted, tuple(args), given, dynamic_shapes))
+    is_own = dynamic_shapes is not None or schedule_steps is not None
+    jitted, given = _fresh(function) if is_own else _jitted(function), dict(kwargs or {})
+    with tabulated(schedule_steps or 0):
+        if dynamic_shapes is None:
+            return ExportedStep(jitted, _served(jitted, looked_for(jitted, args, given).step))
+        return ExportedStep(jitted, *_opened(jitted, tuple(args), given, dynamic_shapes))
 
 
 def save(exported: ExportedStep, path: Path) -> list[str]:

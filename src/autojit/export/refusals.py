@@ -10,10 +10,11 @@ from typing import NamedTuple
 from autojit.codegen.lowered import Entry, ForeignAddress, LoweredStep
 from autojit.core.device import CPU
 from autojit.core.errors import UnsupportedError
-from autojit.ir.graph import Node
+from autojit.ir.graph import Graph, Node
 from autojit.jit.function import JitFunction
 from autojit.jit.result_places import Place
 from autojit.jit.step import CompiledStep
+from autojit.schedule.counts import count_bounds, counted_by, is_counting, late_sizes
 
 
 class ExportError(UnsupportedError):
@@ -70,9 +71,17 @@ def _refusals(step: CompiledStep) -> Iterator[Refusal]:
         yield Refusal("it leaves another gradient mode than it finds", first, "use the mode as a context manager")
     if step.segment.carried:
         yield Refusal("it reads what an earlier part of the step has computed", first, "")
-    if step.segment.is_careful:
-        fix = "give the results a size that the arguments decide, as by a mask"
-        yield Refusal("it changes state and returns tensors whose sizes have no bound", first, fix)
+    yield from _unbounded(step.segment.graph)
+
+
+def _unbounded(graph: Graph) -> Iterator[Refusal]:
+    """Results for which no caller can have enough memory ready."""
+    bounds = count_bounds(graph)
+    for k, value in enumerate(graph.outputs):
+        for name in sorted(late_sizes(value.type.size_bytes, bounds)):
+            node = next(n for n in graph.nodes if is_counting(n) and counted_by(n) == name)
+            fix = "return a part of it that has a bound, as y[:1000], or use a mask in its place"
+            yield Refusal(f"{node.op.shown_name} counts the size of result {k}, which nothing bounds", node.source, fix)
 
 
 _WRITES = {"array": "it changes", "grad": "it adds to the gradient of", "new grad": "it leaves a gradient for"}

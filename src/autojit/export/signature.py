@@ -13,7 +13,6 @@ from autojit.core.types import Shape
 from autojit.export.captured_parts import Parts
 from autojit.export.dimensions import Dims
 from autojit.export.names import identifier
-from autojit.export.refusals import ExportError
 from autojit.export.variants import OpenSize, own_symbol
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.pytree import TreeSpec
@@ -141,8 +140,7 @@ def _results(parts: Parts) -> list[Field]:
         place = next((p for p in parts.places if p.kind in ("result", "number") and p.index == k), None)
         number = place.number.__name__ if place is not None and place.kind == "number" else ""
         spec = step.segment.executable.outputs[k]
-        if spec.place is not None:
-            raise ExportError(f"export: result {k} has a size that nothing bounds", {"result": value.type})
+        assert spec.place is None, "check_step refuses results without a bound"
         name = names.get(k, f"result{k}")
         is_counted = any(not set(expression_of(n).symbols()).isdisjoint(counted) for n in value.type.shape)
         most = spec.most if is_counted else None

@@ -8,7 +8,7 @@ Format: the StableHLO specification, 1.0, and the ``chlo`` dialect for a few fun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,23 @@ import numpy as np
 from autojit.backend import backend_of
 from autojit.core.device_array import packed
 from autojit.core.dtypes import DType, bool_
-from autojit.core.sizes import is_symbolic
 from autojit.export.refusals import ExportError
 from autojit.export.stablehlo_lines import StableHloLines, listed
 from autojit.export.stablehlo_types import NAMES, tensor_text
-from autojit.ir.graph import Graph, Node
+from autojit.ir.concrete import is_open
+from autojit.ir.graph import Graph, Node, Value
 from autojit.jit.step import CompiledStep
 from autojit.passes.pipeline import without_kernels
 
 
-def stablehlo_text(step: CompiledStep, name: str) -> str:
+def stablehlo_text(step: CompiledStep, name: str, conditions: Sequence[str] = ()) -> str:
     """The module of a step that changes nothing.
 
+    Args:
+        conditions: on its open sizes; a comment of the text.
+
     Raises:
-        ExportError: it changes state, has open sizes, or an op has no counterpart; the message names op and line.
+        ExportError: it changes state, counts a size, or an op has no counterpart; the message names op and line.
     """
     effects = step.effects
     if effects.changes_anything:
@@ -39,12 +42,9 @@ def stablehlo_text(step: CompiledStep, name: str) -> str:
             "export a function that only computes results, as a model's forward under aj.no_grad()",
         )
     captured = step.segment.graph
-    for value in (*captured.inputs, *captured.outputs):
-        if any(map(is_symbolic, value.type.shape)):
-            fix = "export it for one size: leave dynamic_shapes out"
-            raise ExportError("export: StableHLO text is for fixed sizes", {"type": value.type}, fix)
     machine = backend_of(captured).machine
-    return _Writer(without_kernels(captured, machine), step).text(name)
+    note = f"// for sizes: {' and '.join(conditions)}\n" if conditions else ""
+    return note + _Writer(without_kernels(captured, machine), step).text(name)
 
 
 class _Writer(StableHloLines):
@@ -55,8 +55,10 @@ class _Writer(StableHloLines):
         self.graph = graph
         entries = step.segment.entries
         self._given = graph.inputs[: len(graph.inputs) - len(entries)]
+        self._orders = step.results.orders if step.call is None else [None] * len(graph.outputs)
         for k, value in enumerate(self._given):
             self.names[value] = f"%arg{k}"
+            self.sizes.add(f"%arg{k}", value.type)
         for entry, value in zip(entries, graph.inputs[len(self._given) :], strict=True):
             self.names[value] = self.constant(np.asarray(packed(entry.array)), value.type)
 
@@ -64,11 +66,20 @@ class _Writer(StableHloLines):
         for node in self.graph.nodes:
             self._write(node)
         arguments = ", ".join(f"{self.names[v]}: {tensor_text(v.type)}" for v in self._given)
-        results = ", ".join(tensor_text(v.type) for v in self.graph.outputs)
-        found = ", ".join(self.names[v] for v in self.graph.outputs)
-        end = f"    return {found} : {results}" if self.graph.outputs else "    return"
+        made = [self._result(v, order) for v, order in zip(self.graph.outputs, self._orders, strict=True)]
+        results = ", ".join(kind for _, kind in made)
+        end = f"    return {', '.join(name for name, _ in made)} : {results}" if made else "    return"
         head = f"  func.func public @main({arguments}) -> ({results}) {{"
         return "\n".join([f"module @{name} {{", head, *(f"    {line}" for line in self.lines), end, "  }", "}", ""])
+
+    def _result(self, value: Value, order: Sequence[int] | None) -> tuple[str, str]:
+        """A result and its type, its axes in the function's order: in the graph they are as they are in memory."""
+        if order is None:
+            return self.names[value], tensor_text(value.type)
+        axes = [list(order).index(axis) for axis in range(len(order))]
+        kind = tensor_text(value.type.with_shape(tuple(value.type.shape[axis] for axis in axes)))
+        kinds = f"({tensor_text(value.type)}) -> {kind}"
+        return self.value(f"stablehlo.transpose {self.names[value]}, dims = [{listed(axes)}] : {kinds}"), kind
 
     def _write(self, node: Node) -> None:
         rule = _RULES.get(node.op.name)
@@ -169,7 +180,7 @@ def _identity(w: _Writer, node: Node) -> str:
 def _where(w: _Writer, node: Node) -> str:
     kind = node.outputs[0].type
     condition, a, b = w.operands(node)
-    predicate = f"tensor<{''.join(f'{n}x' for n in kind.shape)}i1>"
+    predicate = tensor_text(kind.with_dtype(bool_))
     return w.value(f"stablehlo.select {condition}, {a}, {b} : {predicate}, {tensor_text(kind)}")
 
 
@@ -219,13 +230,18 @@ def _full(w: _Writer, node: Node) -> str:
     return w.filled(op.value, node.outputs[0].type)
 
 
+def _extent(w: _Writer, node: Node) -> str:
+    op: Any = node.op
+    return w.filled_with_size(op.size, node.outputs[0].type)
+
+
 def _constant(w: _Writer, node: Node) -> str:
     return w.constant(np.asarray(node.op.eager()), node.outputs[0].type)
 
 
 def _iota(w: _Writer, node: Node) -> str:
     op: Any = node.op
-    return w.value(f"stablehlo.iota dim = {op.axis} : {tensor_text(node.outputs[0].type)}")
+    return w.iota(op.axis, node.outputs[0].type)
 
 
 def _reshape(w: _Writer, node: Node) -> str:
@@ -247,6 +263,10 @@ def _slice(w: _Writer, node: Node) -> str | None:
     op: Any = node.op
     if any(step < 1 for step in op.steps):
         return None
+    bounds = op.starts, op.stops, op.steps
+    if any(map(is_open, bounds)):
+        (x,) = node.inputs
+        return w.dynamic("real_dynamic_slice", [w.names[x]], [x.type], bounds, node.outputs[0].type)
     spans = [f"{a}:{b}:{s}" for a, b, s in zip(op.starts, op.stops, op.steps, strict=True)]
     kinds = f"({tensor_text(node.inputs[0].type)}) -> {tensor_text(node.outputs[0].type)}"
     return w.value(f"stablehlo.slice {w.names[node.inputs[0]]} [{', '.join(spans)}] : {kinds}")
@@ -263,6 +283,9 @@ def _pad(w: _Writer, node: Node) -> str:
     op: Any = node.op
     (x,), kind = node.inputs, node.outputs[0].type
     value = w.filled(op.value, x.type.with_shape(()))
+    widths = op.low, op.high, op.interior
+    if any(map(is_open, widths)):
+        return w.dynamic("dynamic_pad", [w.names[x], value], [x.type, x.type.with_shape(())], widths, kind)
     how = f"low = [{listed(op.low)}], high = [{listed(op.high)}], interior = [{listed(op.interior)}]"
     kinds = f"({tensor_text(x.type)}, {tensor_text(x.type.with_shape(()))}) -> {tensor_text(kind)}"
     return w.value(f"stablehlo.pad {w.names[x]}, {value}, {how} : {kinds}")
@@ -288,9 +311,11 @@ def _matmul(w: _Writer, node: Node) -> str | None:
     return w.value(f"stablehlo.dot_general {', '.join(names)}, {places}, precision = [HIGHEST, HIGHEST] : {kinds}")
 
 
-def _convolution(w: _Writer, node: Node) -> str:
+def _convolution(w: _Writer, node: Node) -> str | None:
     op: Any = node.op
     (x, kernel), kind = node.inputs, node.outputs[0].type
+    if is_open((*x.type.shape[1:], *kernel.type.shape)):
+        return None  # its padding would be a number of the call
     spatial = range(len(op.extents))
     pads = []
     for k in spatial:
@@ -330,7 +355,7 @@ def _gather_nd(w: _Writer, node: Node) -> str:
         kind = index.type.with_shape(shape)
         number = w.broadcast(w.names[index], index.type, shape)
         is_negative = w.compare("LT", number, w.filled(0, kind), kind)
-        moved = w.apply("stablehlo.add", kind, number, w.filled(x.type.shape[axis], kind))
+        moved = w.apply("stablehlo.add", kind, number, w.filled_with_size(x.type.shape[axis], kind))
         predicate = tensor_text(kind.with_dtype(bool_))
         parts.append(w.value(f"stablehlo.select {is_negative}, {moved}, {number} : {predicate}, {tensor_text(kind)}"))
     sizes = [1 if axis < count else n for axis, n in enumerate(x.type.shape)]
@@ -342,10 +367,7 @@ def _gather(w: _Writer, node: Node) -> str:
     """Along one axis, at the same places of the others."""
     op: Any = node.op
     x, index = node.inputs
-    parts = [
-        w.names[index] if axis == op.axis else w.value(f"stablehlo.iota dim = {axis} : {tensor_text(index.type)}")
-        for axis in range(index.type.ndim)
-    ]
+    parts = [w.names[index] if axis == op.axis else w.iota(axis, index.type) for axis in range(index.type.ndim)]
     ones = [1] * x.type.ndim
     return w.gather(node, w.stacked(parts, index.type), (), range(x.type.ndim), ones, index.type.ndim)
 
@@ -410,8 +432,8 @@ _RULES: Mapping[str, Rule] = {
     "exp2": _with_number("stablehlo.power", 2, True),
     "stop_gradient": _identity, "where": _where, "cast": _cast, "squared_deviation": _squared_deviation,
     "is_nan": _is_nan, "is_inf": _is_inf, "is_finite": _is_finite, "remainder": _remainder, "full": _full,
-    "constant": _constant, "iota": _iota, "reshape": _reshape, "broadcast_to": _broadcast, "permute": _permute,
-    "slice": _slice, "concatenate": _concatenate, "pad": _pad, "flip": _flip, "matmul": _matmul,
+    "constant": _constant, "size_value": _extent, "iota": _iota, "reshape": _reshape, "broadcast_to": _broadcast,
+    "permute": _permute, "slice": _slice, "concatenate": _concatenate, "pad": _pad, "flip": _flip, "matmul": _matmul,
     "convolution": _convolution, "index_select": _index_select,
     "gather_nd": _gather_nd, "gather": _gather, "floor_divide": _floor_divide, "pow_number": _pow_number,
 }  # fmt: skip

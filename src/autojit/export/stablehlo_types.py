@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 
 NAMES = {
@@ -15,8 +16,8 @@ NAMES = {
 
 
 def tensor_text(kind: TensorType) -> str:
-    """A type: ``tensor<3x4xf32>``."""
-    return f"tensor<{''.join(f'{n}x' for n in kind.shape)}{NAMES[kind.dtype.name]}>"
+    """A type: ``tensor<3x4xf32>``; open extents are ``?``."""
+    return f"tensor<{''.join('?x' if is_symbolic(n) else f'{n}x' for n in kind.shape)}{NAMES[kind.dtype.name]}>"
 
 
 def constant_text(array: Any, kind: TensorType) -> str:

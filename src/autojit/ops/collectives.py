@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from autojit.core.communicator import Combination, Manner
+from autojit.core.communicator import Combination, Manner, called
 from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError
 from autojit.core.records import record
@@ -47,7 +47,8 @@ from autojit.ops.shape import reshape
 from autojit.ops.sources import iota, zeros_like
 
 __all__ = [
-    "AllGather", "AllReduce", "AllToAll", "Broadcast", "Collective", "Owner", "ReduceScatter", "SendRecv", "Wait",
+    "AllGather", "AllReduce", "AllToAll", "Beginning", "Broadcast", "Collective", "Owner", "ReduceScatter", "SendRecv",
+    "Wait",
 ]  # fmt: skip
 
 COMBINATIONS: tuple[Combination, ...] = ("sum", "prod", "max", "min")
@@ -98,8 +99,28 @@ LOST = -1
 """What native code reports of a group that has been left, or has another size."""
 
 
+class Beginning(Collective, abstract=True):
+    """A collective that can be begun, and have its result from `Wait`."""
+
+    manner: Manner
+
+    def ended(self) -> Any:
+        """The same where nothing is between its beginning and its end."""
+        known: Any = self
+        return replace(known, manner="begun and ended") if self.manner == "begun" else self
+
+    def call(self, collective: Any, *arguments: Any) -> None:
+        """Call a function of the group's."""
+        called(self.manner, collective, *arguments)
+
+
+def linear(self: Any, primals: Operands, result: Any, tangents: Operands) -> Any:
+    """The ``jvp`` of a linear collective, of which nobody waits for the tangent."""
+    return linear_jvp(replace(self, manner="at once"), primals, result, tangents)
+
+
 @record
-class AllReduce(Collective):
+class AllReduce(Beginning):
     """Every element combined over the ranks: ``s -> s``. NaN is the largest and the smallest number."""
 
     may_overwrite: ClassVar[bool] = True
@@ -113,10 +134,6 @@ class AllReduce(Collective):
     def varies(self, is_varying: bool) -> bool:
         return not self.is_replicated
 
-    def ended(self) -> AllReduce:
-        """The same where nothing is between its beginning and its end."""
-        return replace(self, manner="begun and ended") if self.manner == "begun" else self
-
     def result_type(self, x: TensorType) -> TensorType:
         if self.combine not in COMBINATIONS:
             raise ArgumentError(f"all_reduce: cannot combine by {self.combine!r}", fix="one of sum, prod, max, min")
@@ -125,7 +142,7 @@ class AllReduce(Collective):
         return x
 
     def eager(self, x: Ndarray) -> Ndarray:
-        return reduced(self.ranks, x, self.combine, is_begun=self.manner != "at once")
+        return reduced(self.ranks, x, self.combine, self.manner)
 
     def stacked(self, x: Any) -> Stacked:
         total = folded(x, self.combine)
@@ -230,13 +247,14 @@ class Owner(Collective):
 
 
 @record
-class AllGather(Collective):
+class AllGather(Beginning):
     """All ranks' operands along a new first axis: ``s -> (size, *s)``."""
 
     group: str
     size: int
     is_replicated: bool
     again: bool = False
+    manner: Manner = "at once"
 
     def varies(self, is_varying: bool) -> bool:
         return not self.is_replicated
@@ -246,7 +264,7 @@ class AllGather(Collective):
 
     def eager(self, x: Ndarray) -> Ndarray:
         result = np.empty((self.size, *x.shape), x.dtype)
-        self.ranks.all_gather(result, packed(x))
+        self.call(self.ranks.all_gather, result, packed(x))
         return result
 
     def stacked(self, x: Any) -> Stacked:
@@ -256,19 +274,20 @@ class AllGather(Collective):
         back = OwnPart if self.is_replicated else ReduceScatter
         return (lambda: bind(back(self.group, self.size), y_bar),)
 
-    jvp = linear_jvp
+    jvp = linear
 
     def each(self, x: Any) -> Any:
-        return moveaxis(bind(self, x), 0, 1)
+        return moveaxis(bind(self.ended(), x), 0, 1)
 
 
 @record
-class ReduceScatter(ByParts, Collective):
+class ReduceScatter(ByParts, Beginning):
     """The sum over the ranks of what they have for this one: ``(size, *s) -> s``."""
 
     group: str
     size: int
     again: bool = False
+    manner: Manner = "at once"
 
     def result_type(self, x: TensorType) -> TensorType:
         self.check("reduce_scatter", x)
@@ -277,7 +296,7 @@ class ReduceScatter(ByParts, Collective):
     def eager(self, x: Ndarray) -> Ndarray:
         parts = packed(wide(x))
         result = np.empty(x.shape[1:], parts.dtype)
-        self.ranks.reduce_scatter(result, parts, combined_as(x.dtype, "sum"))
+        self.call(self.ranks.reduce_scatter, result, parts, combined_as(x.dtype, "sum"))
         return result.astype(x.dtype, copy=False)
 
     def stacked(self, x: Any) -> Stacked:
@@ -286,19 +305,20 @@ class ReduceScatter(ByParts, Collective):
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (lambda: bind(AllGather(self.group, self.size, False), y_bar),)
 
-    jvp = linear_jvp
+    jvp = linear
 
     def each(self, x: Any) -> Any:
-        return bind(self, moveaxis(x, 1, 0))
+        return bind(self.ended(), moveaxis(x, 1, 0))
 
 
 @record
-class AllToAll(ByParts, Collective):
+class AllToAll(ByParts, Beginning):
     """Part ``r`` goes to rank ``r``: ``y[r] = x of rank r [rank]``, both ``(size, *s)``."""
 
     group: str
     size: int
     again: bool = False
+    manner: Manner = "at once"
 
     def result_type(self, x: TensorType) -> TensorType:
         self.check("all_to_all", x)
@@ -306,7 +326,7 @@ class AllToAll(ByParts, Collective):
 
     def eager(self, x: Ndarray) -> Ndarray:
         result = np.empty(x.shape, x.dtype)
-        self.ranks.all_to_all(result, packed(x))
+        self.call(self.ranks.all_to_all, result, packed(x))
         return result
 
     def stacked(self, x: Any) -> Stacked:
@@ -315,14 +335,14 @@ class AllToAll(ByParts, Collective):
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (lambda: bind(AllToAll(self.group, self.size), y_bar),)
 
-    jvp = linear_jvp
+    jvp = linear
 
     def each(self, x: Any) -> Any:
-        return moveaxis(bind(self, moveaxis(x, 1, 0)), 1, 0)
+        return moveaxis(bind(self.ended(), moveaxis(x, 1, 0)), 1, 0)
 
 
 @record
-class Broadcast(Collective):
+class Broadcast(Beginning):
     """What rank ``root`` has: ``s -> s``."""
 
     may_overwrite: ClassVar[bool] = True
@@ -331,6 +351,7 @@ class Broadcast(Collective):
     root: int
     is_replicated: bool
     again: bool = False
+    manner: Manner = "at once"
 
     def varies(self, is_varying: bool) -> bool:
         return not self.is_replicated
@@ -342,12 +363,15 @@ class Broadcast(Collective):
 
     def eager(self, x: Ndarray) -> Ndarray:
         result = np.array(x, order="C")
-        self.ranks.broadcast(result, self.root)
+        self.call(self.ranks.broadcast, result, self.root)
         return result
 
     def stacked(self, x: Any) -> Stacked:
         one = reshape(index_select(x, 0, table(x, [self.root])), x.spec.shape[1:])
         return (one, False) if self.is_replicated else (for_all(one, self.size), True)
+
+    def each(self, x: Any) -> Any:
+        return bind(self.ended(), x)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         """The sum over the ranks, at the root."""
@@ -359,7 +383,7 @@ class Broadcast(Collective):
 
         return (at_root,)
 
-    jvp = linear_jvp
+    jvp = linear
 
 
 @record

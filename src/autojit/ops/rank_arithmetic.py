@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autojit.core.communicator import Combination, Communicator, begun
+from autojit.core.communicator import Combination, Communicator, Manner, called
 from autojit.ir.op import Ndarray
 
 __all__ = ["combined_as", "from_keys", "ordered_keys", "packed", "reduced", "sums_wrongly", "wide"]
@@ -45,22 +45,15 @@ def combined_as(dtype: np.dtype[np.generic], combine: Combination) -> Combinatio
     return "max" if combine in ("sum", "max") else "min"
 
 
-def reduced(ranks: Communicator, x: Ndarray, combine: Combination, is_begun: bool = False) -> Ndarray:
-    """Every element combined over the ranks; ``is_begun``: by a call that is begun (`core.communicator.Manner`)."""
-
-    def all_reduce(buffer: Ndarray, how: Combination) -> None:
-        if not is_begun:
-            ranks.all_reduce(buffer, how)
-        elif (pending := begun(ranks.all_reduce, buffer, how)) is not None:
-            pending.wait()
-
+def reduced(ranks: Communicator, x: Ndarray, combine: Combination, manner: Manner = "at once") -> Ndarray:
+    """Every element combined over the ranks."""
     parts = wide(x, combine)
     if parts.dtype.kind == "f" and combine in ("max", "min"):
         keys = ordered_keys(parts, combine)
-        all_reduce(keys, combine)
+        called(manner, ranks.all_reduce, keys, combine)
         return from_keys(keys, parts.dtype).astype(x.dtype, copy=False)
     buffer = np.array(parts, order="C")
-    all_reduce(buffer, combined_as(x.dtype, combine))
+    called(manner, ranks.all_reduce, buffer, combined_as(x.dtype, combine))
     return buffer.view(np.bool_) if x.dtype == np.bool_ else buffer.astype(x.dtype, copy=False)
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from autojit.core.user_warnings import warn
 from autojit.optim.given import refuse
+from autojit.optim.lr_tables import table_of
 from autojit.optim.optimizer import Optimizer
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
@@ -61,6 +62,8 @@ def _after_captured_steps(step: Callable[..., None]) -> Callable[..., None]:
         trace = state.trace
         if trace is None or self.optimizer.is_made_in(trace):
             step(self, *args, **kwargs)
+        elif not (args or kwargs) and (table := table_of(self)) is not None:
+            table.step()
         elif not trace.change_later(
             (self, self.optimizer, *self.optimizer.param_groups), stepping, self, *args, **kwargs
         ):

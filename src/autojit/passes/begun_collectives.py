@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autojit.ir.graph import Graph, Node, Value, replace
-from autojit.ops.collectives import AllReduce, Wait
+from autojit.ops.collectives import Beginning, Wait
 
 
 def end_unawaited(graph: Graph) -> Graph:
@@ -29,7 +29,7 @@ def end_unawaited(graph: Graph) -> Graph:
 
 
 def _is_begun(node: Node) -> bool:
-    return isinstance(node.op, AllReduce) and node.op.manner == "begun"
+    return isinstance(node.op, Beginning) and node.op.manner == "begun"
 
 
 def _is_awaited(node: Node, readers: Sequence[Node]) -> bool:
@@ -39,5 +39,5 @@ def _is_awaited(node: Node, readers: Sequence[Node]) -> bool:
 
 
 def _ended(node: Node) -> Node:
-    assert isinstance(node.op, AllReduce)
+    assert isinstance(node.op, Beginning)
     return Node(node.op.ended(), node.inputs, node.outputs, node.source)

@@ -33,9 +33,10 @@ from autojit.runtime.shared_functions import taken_apart
 from autojit.runtime.sources import writers_identity
 
 COLLECTIVES = (
-    "aj_all_reduce", "aj_all_gather", "aj_reduce_scatter", "aj_all_to_all", "aj_broadcast", "aj_send_recv", "aj_rank",
-    "aj_all_reduce_begun", "aj_all_reduce_ended", "aj_wait", "aj_all_reduce_extreme_f32", "aj_all_reduce_extreme_f64",
-    "aj_owner_f32", "aj_owner_f64",
+    *(f"aj_{name}{manner}" for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+      for manner in ("", "_begun", "_ended")),
+    "aj_wait", "aj_send_recv", "aj_rank", "aj_all_reduce_extreme_f32", "aj_all_reduce_extreme_f64", "aj_owner_f32",
+    "aj_owner_f64",
 )  # fmt: skip
 _POLL_S = 0.05  # how late an interrupt may come while kernels are waited for
 

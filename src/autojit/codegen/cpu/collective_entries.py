@@ -14,6 +14,7 @@ from autojit.ops.collectives import (
     AllGather,
     AllReduce,
     AllToAll,
+    Beginning,
     Broadcast,
     Collective,
     Owner,
@@ -34,7 +35,7 @@ _MOVES = {
     SendRecv: "aj_send_recv",
     Wait: "aj_wait",
 }
-_REDUCES = {"at once": "aj_all_reduce", "begun": "aj_all_reduce_begun", "begun and ended": "aj_all_reduce_ended"}
+_MANNERS = {"at once": "", "begun": "_begun", "begun and ended": "_ended"}
 
 
 def collective_entry(kernel: StructuredKernel, shared: Shared) -> Entry | None:
@@ -83,7 +84,9 @@ def _reduction(op: AllReduce | ReduceScatter | Owner, kernel: StructuredKernel) 
     if isinstance(op, AllReduce):
         if is_extreme and op.manner != "at once":
             return None  # its keys cannot be turned back where it is begun
-        body = "aj_all_reduce_extreme" if is_extreme else _REDUCES[op.manner]
+        body = "aj_all_reduce_extreme" if is_extreme else f"aj_all_reduce{_MANNERS[op.manner]}"
+    if isinstance(op, ReduceScatter):
+        body += _MANNERS[op.manner]
     shape = x.shape[1:] if isinstance(op, ReduceScatter) else x.shape
     how = combined_as(x.dtype.numpy, combine)
     return (f"{body}_{x.dtype.short}" if is_extreme else body), {
@@ -106,7 +109,7 @@ def _move(op: Collective, kernel: StructuredKernel) -> tuple[str, dict[str, Any]
         sides = [op.sides(rank) for rank in range(op.size)]
         peers = [to for to, _ in sides] + [source for _, source in sides]
         words["peers"] = Words(tuple([-1 if peer is None else peer for peer in peers]))
-    return _MOVES[type(op)], words
+    return _MOVES[type(op)] + (_MANNERS[op.manner] if isinstance(op, Beginning) else ""), words
 
 
 def _knows(native: Any, found: tuple[str, dict[str, Any]]) -> bool:

@@ -10,7 +10,7 @@ same order (``ops.rank_arithmetic`` does the same in eager mode).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,7 +28,6 @@ MOST_BYTES = 16  # of an element
 
 REDUCE = Signature("", "ptr send, ptr receive, i32 count, i64 type, i64 combine, i64 group", "i32")
 MOVE = Signature("", "ptr send, i32 count, i64 type, ptr receive, i32 each, i64 same, i64 group", "i32")
-BEGIN_REDUCE = Signature("", "ptr send, ptr receive, i32 count, i64 type, i64 combine, i64 group, ptr request", "i32")
 WAIT = Signature("", "ptr request, ptr status", "i32")
 BROADCAST = Signature("", "ptr buffer, i32 count, i64 type, i32 root, i64 group", "i32")
 SEND_RECV = Signature(
@@ -37,6 +36,12 @@ SEND_RECV = Signature(
     "ptr status",
     "i32",
 )
+
+
+def _begins(of: Signature) -> Signature:
+    """The function that begins what another one does."""
+    names = ", ".join(f"{kind} {name[1:]}" for kind, name in zip(of.kinds, of.names, strict=True))
+    return Signature("", f"{names}, ptr request", of.returns)
 
 
 class _Float(NamedTuple):
@@ -55,16 +60,13 @@ def collectives_ir() -> str:
     """The whole module."""
     module = ModuleText()
     writers: dict[str, Callable[[_Collective], None]] = {
-        "aj_all_reduce": _write_all_reduce,
-        "aj_all_reduce_begun": _write_all_reduce_begun,
-        "aj_all_reduce_ended": _write_all_reduce_ended,
         "aj_wait": _write_wait,
-        "aj_all_gather": _write_all_gather,
-        "aj_reduce_scatter": _write_reduce_scatter,
-        "aj_all_to_all": _write_all_to_all,
-        "aj_broadcast": _write_broadcast,
         "aj_send_recv": _write_send_recv,
     }
+    for name, of in _BEGINNING.items():
+        writers[f"aj_{name}"] = of.write
+        writers[f"aj_{name}_begun"] = partial(_write_begun, of)
+        writers[f"aj_{name}_ended"] = partial(_write_ended, of)
     for name, write in writers.items():
         _define(module, name, write)
     for short, of in FLOATS.items():
@@ -190,39 +192,71 @@ def _write_all_reduce(c: _Collective) -> None:
         )
 
 
-def _write_all_reduce_begun(c: _Collective) -> None:
-    """``aj_all_reduce_begun``: the same, which `_write_wait` ends."""
+class _Begun(NamedTuple):
+    """A collective that can be begun: its body, the function that begins it, and what that is given.
+
+    ``function``: among the group's words.
+    """
+
+    write: Callable[[_Collective], None]
+    function: str
+    signature: Signature
+    given: Callable[[_Collective], Sequence[str]]
+
+
+def _write_begun(of: _Begun, c: _Collective) -> None:
+    """``aj_<name>_begun``: the same, which `_write_wait` ends."""
     f = c.f
-    _at_once_where_it_must(c)
+    _at_once_where_it_must(of, c)
     request = _free_request(c)
-    _begin_all_reduce(c, f.place_of(request, Request.handle))
+    _begin(of, c, f.place_of(request, Request.handle))
     f.put(request, Request.buffer, c.to)
 
 
-def _write_all_reduce_ended(c: _Collective) -> None:
-    """``aj_all_reduce_ended``: begun, and waited for."""
-    _at_once_where_it_must(c)
+def _write_ended(of: _Begun, c: _Collective) -> None:
+    """``aj_<name>_ended``: begun, and waited for."""
+    _at_once_where_it_must(of, c)
     handle = c.f.local("i64", 8)
-    _begin_all_reduce(c, handle)
+    _begin(of, c, handle)
     c.wait(handle)
 
 
-def _at_once_where_it_must(c: _Collective) -> None:
-    """What a call cannot take, or a group cannot begin, has been combined when the function returns."""
+def _at_once_where_it_must(of: _Begun, c: _Collective) -> None:
+    """What a call cannot take, or a group cannot begin, is done when the function returns."""
     f = c.f
-    for is_too_much in (f.is_zero(c.of_group(GroupWords.begin_all_reduce), "ptr"), f.test("sgt", c.count, c.most)):
-        with f.when(is_too_much):
-            _write_all_reduce(c)
-            f.ret()
+    with f.when(f.either(f.is_zero(c.of_group(GroupWords.fields[of.function]), "ptr"), f.test("sgt", c.count, c.most))):
+        of.write(c)
+        f.ret()
 
 
-def _begin_all_reduce(c: _Collective, handle: str) -> None:
-    f = c.f
-    source = f.choose(f.test("eq", c.to, c.source, "ptr"), c.of_group(GroupWords.in_place), c.source, "ptr")
+def _begin(of: _Begun, c: _Collective, handle: str) -> None:
+    given = of.given(c)
+    c.f.store("i64", 0, handle)
+    c.checked(c.f.call(of.signature, *given, handle, by=c.of_group(GroupWords.fields[of.function])))
+
+
+def _all_reduce_given(c: _Collective) -> Sequence[str]:
+    source = c.f.choose(c.f.test("eq", c.to, c.source, "ptr"), c.of_group(GroupWords.in_place), c.source, "ptr")
+    return source, c.to, *_combined_given(c)
+
+
+def _reduce_scatter_given(c: _Collective) -> Sequence[str]:
+    return c.source, c.to, *_combined_given(c)
+
+
+def _combined_given(c: _Collective) -> Sequence[str]:
     type, combine = c.handle(CollectiveContext.type), c.handle(CollectiveContext.combine)
-    f.store("i64", 0, handle)
-    given = (source, c.to, c.int_of(c.count), type, combine, c.communicator, handle)
-    c.checked(f.call(BEGIN_REDUCE, *given, by=c.of_group(GroupWords.begin_all_reduce)))
+    return c.int_of(c.count), type, combine, c.communicator
+
+
+def _moved_given(c: _Collective) -> Sequence[str]:
+    each = c.int_of(c.count)
+    return c.source, each, c.bytes, c.to, each, c.bytes, c.communicator
+
+
+def _broadcast_given(c: _Collective) -> Sequence[str]:
+    _copy_to_result(c)
+    return c.to, c.int_of(c.count), c.bytes, _root(c), c.communicator
 
 
 def _request_of(c: _Collective, buffer: str) -> tuple[str, str]:
@@ -253,25 +287,19 @@ def _write_wait(c: _Collective) -> None:
     with f.when(is_found):
         f.put(request, Request.buffer, "null")
         c.wait(f.place_of(request, Request.handle))
-    with f.when(f.test("ne", c.to, c.source, "ptr")):
-        f.copy_bytes(c.to, c.source, c.count)
+    _copy_to_result(c)
 
 
 def _write_all_gather(c: _Collective) -> None:
     """``aj_all_gather``: all ranks' parts, one behind the other."""
     f = c.f
-    function = c.of_group(GroupWords.broadcast)
     with c.in_pieces():
+        function = c.of_group(GroupWords.broadcast)
         f.copy_bytes(c.part(c.to, c.rank, "0"), c.source, c.count)
         with f.loop(0, c.size, stem="rank") as rank, c.pieces(c.most) as (start, _, count):
             root = c.int_of(rank)
             c.checked(f.call(BROADCAST, c.part(c.to, rank, start), count, c.bytes, root, c.communicator, by=function))
-    _move_at_once(c, GroupWords.all_gather)
-
-
-def _move_at_once(c: _Collective, function: Field[int]) -> None:
-    each, by = c.int_of(c.count), c.of_group(function)
-    c.checked(c.f.call(MOVE, c.source, each, c.bytes, c.to, each, c.bytes, c.communicator, by=by))
+    c.checked(c.f.call(MOVE, *_moved_given(c), by=c.of_group(GroupWords.all_gather)))
 
 
 def _write_all_to_all(c: _Collective) -> None:
@@ -284,7 +312,7 @@ def _write_all_to_all(c: _Collective) -> None:
             _send_recv(
                 c, c.part(c.source, to, start), c.part(c.to, source, start), count, c.int_of(to), c.int_of(source)
             )
-    _move_at_once(c, GroupWords.all_to_all)
+    c.checked(c.f.call(MOVE, *_moved_given(c), by=c.of_group(GroupWords.all_to_all)))
 
 
 def _send_recv(c: _Collective, send: str, receive: str, count: str, to: str, source: str) -> None:
@@ -304,18 +332,25 @@ def _write_reduce_scatter(c: _Collective) -> None:
             c.reduce(c.part(c.source, rank, start), own, count, type, combine)
             with f.when(f.test("eq", rank, c.rank)):
                 f.copy_bytes(f.at(c.to, start), own, f.mul(n, c.width))
-    function, each = c.of_group(GroupWords.reduce_scatter), c.int_of(c.count)
-    c.checked(f.call(REDUCE, c.source, c.to, each, type, combine, c.communicator, by=function))
+    c.checked(f.call(REDUCE, *_reduce_scatter_given(c), by=c.of_group(GroupWords.reduce_scatter)))
 
 
 def _write_broadcast(c: _Collective) -> None:
     """``aj_broadcast``: what the root has."""
     f = c.f
-    root, function = c.int_of(f.load("i64", c.word(CollectiveContext.peers))), c.of_group(GroupWords.broadcast)
-    with f.when(f.test("ne", c.to, c.source, "ptr")):
-        f.copy_bytes(c.to, c.source, c.count)
+    root, function = _root(c), c.of_group(GroupWords.broadcast)
+    _copy_to_result(c)
     with c.pieces(c.most) as (start, _, count):
         c.checked(f.call(BROADCAST, f.at(c.to, start), count, c.bytes, root, c.communicator, by=function))
+
+
+def _root(c: _Collective) -> str:
+    return c.int_of(c.f.load("i64", c.word(CollectiveContext.peers)))
+
+
+def _copy_to_result(c: _Collective) -> None:
+    with c.f.when(c.f.test("ne", c.to, c.source, "ptr")):
+        c.f.copy_bytes(c.to, c.source, c.count)
 
 
 def _write_send_recv(c: _Collective) -> None:
@@ -331,6 +366,15 @@ def _write_send_recv(c: _Collective) -> None:
     source = c.int_of(f.choose(gets_none, nobody, source))
     with c.pieces(c.most) as (start, _, count):
         _send_recv(c, f.at(c.source, start), f.at(c.to, start), count, to, source)
+
+
+_BEGINNING = {
+    "all_reduce": _Begun(_write_all_reduce, "begin_all_reduce", _begins(REDUCE), _all_reduce_given),
+    "reduce_scatter": _Begun(_write_reduce_scatter, "begin_reduce_scatter", _begins(REDUCE), _reduce_scatter_given),
+    "all_gather": _Begun(_write_all_gather, "begin_all_gather", _begins(MOVE), _moved_given),
+    "all_to_all": _Begun(_write_all_to_all, "begin_all_to_all", _begins(MOVE), _moved_given),
+    "broadcast": _Begun(_write_broadcast, "begin_broadcast", _begins(BROADCAST), _broadcast_given),
+}
 
 
 # -- the largest and the smallest

@@ -301,6 +301,10 @@ class GroupWords(Record[int]):
     no_status: Pointer
     most: Word
     begin_all_reduce: Pointer
+    begin_all_gather: Pointer
+    begin_reduce_scatter: Pointer
+    begin_all_to_all: Pointer
+    begin_broadcast: Pointer
     wait: Pointer
     requests: Pointer  # `BEGUN` of `Request`
     counter: Pointer
