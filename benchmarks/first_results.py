@@ -2,9 +2,11 @@
 
     python -m benchmarks.first_results [--programs heat,lstm,ctc,u_net,gpt,small] [--rounds 5]
 
-Every figure is a fresh process; the programs take turns. *Result*: from the start of the process, interpreter, NumPy
-and data included, until the first step has run. *Call*: that step alone, wall clock; *processor*: in processor time of
-all threads, which other processes disturb less. The least of the rounds.
+Every figure is a fresh process that finds Python's bytecode, as after an installation (a checkout where nothing may
+write it compiles autojit's sources at every import, four times as long); the programs take turns. *Result*: from the
+start of the process, interpreter, NumPy and data included, until the first step has run. *Call*: that step alone, wall
+clock; *processor*: in processor time of all threads, which other processes disturb less. The least of the rounds. With
+``--warm`` the empty cache is one that ``python -m autojit warm`` has filled.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import numpy as np
 
 FIGURES = ("result", "call", "processor")
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
+Runs = dict[str, list[dict[str, float]]]
 
 
 def ctc(aj: Any) -> Step:
@@ -110,18 +113,41 @@ def measure(name: str, started: float) -> dict[str, float]:
     }
 
 
-def in_fresh_process(name: str, cache: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.first_results", "--measure", name, "--started", str(time.time())]
-    environment = {**os.environ, "AUTOJIT_CACHE_DIR": os.path.join(cache, "objects")}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    found: dict[str, float] = json.loads(done.stdout)
+def in_fresh_process(name: str, cache: str, bytecode: str) -> dict[str, float]:
+    command = ["-m", "benchmarks.first_results", "--measure", name, "--started", str(time.time())]
+    found: dict[str, float] = json.loads(output_of(command, cache, bytecode))
     return found
+
+
+def output_of(command: list[str], cache: str, bytecode: str) -> str:
+    environment = {**os.environ, "AUTOJIT_CACHE_DIR": os.path.join(cache, "objects"), "PYTHONPYCACHEPREFIX": bytecode}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True, env=environment)
+    return done.stdout
+
+
+def rounds(names: list[str], count: int, *, is_warm: bool) -> tuple[Runs, Runs]:
+    """The figures of every process: from an empty cache, and of the next one."""
+    cold: Runs = {name: [] for name in names}
+    warm: Runs = {name: [] for name in names}
+    with tempfile.TemporaryDirectory() as bytecode:
+        for k in range(1 + count):  # the first round writes the bytecode
+            for name in names:
+                with tempfile.TemporaryDirectory() as cache:
+                    if is_warm:
+                        output_of(["-m", "autojit", "warm"], cache, bytecode)
+                    found = in_fresh_process(name, cache, bytecode), in_fresh_process(name, cache, bytecode)
+                if k:
+                    cold[name].append(found[0])
+                    warm[name].append(found[1])
+    return cold, warm
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", default="heat,lstm,ctc,u_net,gpt,small")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--warm", action="store_true", help="begin with what `python -m autojit warm` compiles")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -129,13 +155,7 @@ def main() -> None:
         print(json.dumps(measure(options.measure, options.started)))
         return
     names = options.programs.split(",")
-    cold: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    warm: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    for _ in range(options.rounds):
-        for name in names:
-            with tempfile.TemporaryDirectory() as cache:
-                cold[name].append(in_fresh_process(name, cache))
-                warm[name].append(in_fresh_process(name, cache))
+    cold, warm = rounds(names, options.rounds, is_warm=options.warm)
     print(
         f"{'seconds':10}" + "".join(f"{f'{kind} {figure}':>17}" for kind in ("empty", "second") for figure in FIGURES)
     )

@@ -57,6 +57,18 @@ def test_a_cleared_cache_compiles_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert run(1.75).misses == 1
 
 
+def test_a_warm_cache_has_what_every_program_needs() -> None:
+    """In the cache of the run, whose other tests need the same modules."""
+    aj.cache.warm()
+    again = aj.cache.warm()
+    assert again.hits and not again.misses
+    for short in ("f32", "f64"):
+        for content in (bodies.gemm_content, bodies.matmul_content):
+            before = aj.cache.stats()
+            assert content(short)
+            assert aj.cache.stats() - before == aj.cache.CacheStats(hits=1)
+
+
 def test_what_is_no_archive_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh_process(monkeypatch, tmp_path / "a")
     (tmp_path / "file").write_bytes(b"no archive")

@@ -23,10 +23,21 @@ class Command(NamedTuple):
     run: Callable[[argparse.Namespace], int]
 
 
+def _no_arguments(parser: argparse.ArgumentParser) -> None:
+    """For a command without options."""
+
+
+def _warm(_: argparse.Namespace) -> int:
+    made = aj.cache.warm()
+    print(f"{made.misses} modules compiled, {made.hits} found in {aj.cache.directory()}")
+    return 0
+
+
 COMMANDS = {
     "demo": Command("train on handwritten digits, eager and compiled, and compare", demo.add_arguments, demo.run),
     "run": Command("run a program written for torch, as it is", script.add_arguments, script.run),
     "export": Command("write a function or module to a library without Python", export.add_arguments, export.run),
+    "warm": Command("compile what is the same in every program, once per machine", _no_arguments, _warm),
     "gradcheck": Command("check derivatives by finite differences", gradcheck.add_arguments, gradcheck.run),
 }
 

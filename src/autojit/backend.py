@@ -15,6 +15,7 @@ from typing import Any
 from autojit.codegen.cpu.lower import lower, lower_some
 from autojit.codegen.cpu.machine import CPU_MACHINE, machine_of
 from autojit.codegen.lowered import LoweredStep, LowerInner, Shared
+from autojit.codegen.target import HostTarget
 from autojit.core.device import CPU
 from autojit.core.errors import DeviceError
 from autojit.core.machine import Machine
@@ -26,6 +27,7 @@ from autojit.runtime.bodies import begin_products
 from autojit.runtime.build import build_executable
 from autojit.runtime.executable import Executable
 from autojit.runtime.host import cached_host_target
+from autojit.runtime.printed_kernels import PrintedKernels
 from autojit.schedule.kernels import Kernel
 from autojit.schedule.schedule import Schedule
 
@@ -48,7 +50,12 @@ class Backend:
 
 def cpu_backend(machine: Machine = CPU_MACHINE) -> Backend:
     """A CPU that has nothing special; ``machine`` has other thresholds in tests."""
-    return Backend(machine, cached_host_target, begin_products, lower, build_executable)
+
+    def lowered(schedule: Schedule, target: HostTarget) -> LoweredStep:
+        with PrintedKernels() as begin:
+            return lower(schedule, target, Shared(begin))
+
+    return Backend(machine, cached_host_target, begin_products, lowered, build_executable)
 
 
 def cuda_backend() -> Backend:

@@ -25,8 +25,9 @@ import os
 from dataclasses import dataclass
 
 from autojit.runtime.object_cache import default_cache
+from autojit.runtime.precompile import compile_fixed
 
-__all__ = ["CacheStats", "clear", "directory", "export", "load", "stats"]
+__all__ = ["CacheStats", "clear", "directory", "export", "load", "stats", "warm"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,17 @@ def stats() -> CacheStats:
 def clear() -> None:
     """Delete every entry. Code already loaded keeps running."""
     default_cache().clear()
+
+
+def warm() -> CacheStats:
+    """Have the modules of every program in the cache, matrix products among them: once per machine, 0.3 to 2 seconds.
+
+    A first step then compiles its own kernels alone. ``python -m autojit warm`` does the same, for images of containers
+    and after an installation. Gives what was found there and what was compiled (``misses``).
+    """
+    before = stats()
+    compile_fixed()
+    return stats() - before
 
 
 def export(path: str | os.PathLike[str]) -> int:

@@ -155,6 +155,18 @@ def test_a_key_says_what_the_step_is_asked_for(monkeypatch: pytest.MonkeyPatch) 
     assert len(set(digests)) == len(digests)
 
 
+def test_a_key_says_which_variables_are_set_but_for_those_that_change_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = parse_graph("(x: f32[3]) { y: f32[3] = tanh(x); return y }")
+    digests = [StepKey(graph, CPU.type, ()).digest]
+    for name in kept_steps._OF_RUNS:
+        monkeypatch.setenv(name, "tried")
+    assert StepKey(graph, CPU.type, ()).digest == digests[0]
+    for name, text in (("AUTOJIT_PASSES", "tried"), ("AUTOJIT_UNHEARD_OF", "1"), ("AUTOJIT_UNHEARD_OF", "2")):
+        monkeypatch.setenv(name, text)
+        digests.append(StepKey(graph, CPU.type, ()).digest)
+    assert len(set(digests)) == len(digests)
+
+
 def test_what_only_this_process_has_is_compiled_and_not_kept(found: list[bool]) -> None:
     seen = []
 

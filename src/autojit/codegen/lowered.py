@@ -291,10 +291,18 @@ class Reporter:
     failing: tuple[Op, ...] = ()
 
 
+def _tell_nobody(text: str) -> None:
+    """Nothing happens before the step is lowered."""
+
+
 @record(eq=False)
 class Shared:
-    """What a step and the plans inside it gather together while they are lowered; see `LoweredStep`."""
+    """What a step and the plans inside it gather together while they are lowered; see `LoweredStep`.
 
+    ``begin`` is told the text of every kernel as soon as it is printed.
+    """
+
+    begin: Callable[[str], object] = _tell_nobody
     reporters: list[Reporter] = field(default_factory=list)
     called_back: list[Op] = field(default_factory=list)
     gemms: set[str] = field(default_factory=set)

@@ -81,6 +81,11 @@ def load_kernels(texts: Sequence[str], pass_levels: Mapping[str, int] | None = N
     return _kernels.get(texts, pass_levels or {})
 
 
+def is_compiled(text: str) -> bool:
+    """Whether a kernel is loaded, or an object of its whole text is in the cache: one in parts is not looked for."""
+    return text in _kernels or object_key(text, cached_host_target(), config.opt_level) in default_cache()
+
+
 def load_written(write: Callable[[KernelFunction], None]) -> LoadedObject:
     """The loaded code of a kernel for this machine that somebody else writes."""
     kernel = CpuKernel(KernelModule(), "kernel")

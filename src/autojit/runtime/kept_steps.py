@@ -16,6 +16,7 @@ kept, and compiled as ever.
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import sys
 from collections.abc import Sequence
@@ -282,10 +283,28 @@ def keep(key: StepKey, step: object) -> None:
     default_cache().put_blob(key.digest, file.getvalue())
 
 
+_OF_RUNS = frozenset(
+    f"AUTOJIT_{name}"
+    for name in (
+        "CACHE_DIR", "CUDA_LIBRARY", "DISABLE", "ELASTIC", "FULL_TRACEBACK", "ITT_LIBRARY", "KEEP_STEPS",
+        "LAUNCH_REPORT", "MEMORY_CACHE_BYTES", "NOTICE", "NUM_THREADS", "NVTX_LIBRARY", "RANK_PROCESS", "REFERENCE",
+        "RESTART", "TEST_CACHE",
+    )
+)  # fmt: skip
+"""Variables that change how a process runs, and no step. All others of autojit's are in the key, also those that
+nobody has heard of yet: what is tried behind a variable must not find what was made without it."""
+
+
+def _variables() -> list[tuple[str, str]]:
+    named = [(name, text) for name, text in os.environ.items() if name.startswith("AUTOJIT_")]
+    return sorted(item for item in named if item[0] not in _OF_RUNS)
+
+
 def _switches(kind: str) -> tuple[object, ...]:
     switches = config.opt_level, config.passes, config.check, EMITTER_VERSION
     return (
         *switches,
+        _variables(),
         _FORMAT,
         compilers_identity(kind),
         llvm_identity(),

@@ -175,6 +175,10 @@ class ObjectCache:
         """Store `payload` under `key`; does nothing but warn (once) when the disk or the directory will not have it."""
         self._put_entry(key, _entry_of(key, payload))
 
+    def __contains__(self, key: str) -> bool:
+        """Whether there is an entry, which may turn out to be damaged."""
+        return os.path.exists(self._path(key))
+
     def stats(self) -> CacheStats:
         """Counts of this process."""
         with self._lock:

@@ -215,6 +215,7 @@ class _Lowering:
             text = self.printed.get(key)
             if text is None:
                 text = self.printed[key] = print_loops(program, "kernel", slices)
+                self.shared.begin(text.text)
             known[way] = text
         return text
 
@@ -305,6 +306,7 @@ class _Lowering:
             self.called_back.append(kernel.node.op)
             self.entries.append(Entry(Callback(kernel), "", arguments, 1, 20_000.0, f"callback {name}"))
             return
+        self.shared.begin(found.text)
         counted = counted_by(kernel.node) if is_counting(kernel.node) else None
         if counted is not None:
             arguments = (*arguments, Count(counted))
@@ -355,13 +357,13 @@ def _nodes(kernel: Kernel | Band | Batch) -> tuple[Node, ...]:
     return tuple([node for member in _members(kernel) for node in member.nodes])
 
 
-def lower(schedule: Schedule, target: HostTarget) -> LoweredStep:
+def lower(schedule: Schedule, target: HostTarget, shared: Shared | None = None) -> LoweredStep:
     """Lower every kernel for a machine.
 
     Raises:
         CompileError: it names the op and carries the graph text.
     """
-    return _Lowering(schedule, target, Shared()).run()
+    return _Lowering(schedule, target, shared or Shared()).run()
 
 
 def lower_some(
