@@ -84,6 +84,7 @@ from autojit.top_level.dropout_forms import feature_dropout as feature_dropout, 
 from autojit.top_level.factors import lu as lu
 from autojit.top_level.frames import istft as istft, stft as stft
 from autojit.top_level.network import adaptive_max_pool1d as adaptive_max_pool1d, affine_grid_generator as affine_grid_generator, batch_norm as batch_norm, binary_cross_entropy_with_logits as binary_cross_entropy_with_logits, constant_pad_nd as constant_pad_nd, convolution as convolution, cosine_embedding_loss as cosine_embedding_loss, ctc_loss as ctc_loss, embedding as embedding, embedding_bag as embedding_bag, grid_sampler as grid_sampler, group_norm as group_norm, hinge_embedding_loss as hinge_embedding_loss, instance_norm as instance_norm, kl_div as kl_div, layer_norm as layer_norm, margin_ranking_loss as margin_ranking_loss, native_batch_norm as native_batch_norm, native_channel_shuffle as native_channel_shuffle, native_dropout as native_dropout, native_group_norm as native_group_norm, native_layer_norm as native_layer_norm, poisson_nll_loss as poisson_nll_loss, rrelu as rrelu, rrelu_ as rrelu_, triplet_margin_loss as triplet_margin_loss
+from autojit.top_level.quantization import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine, fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
 from autojit.top_level.recurrent import lstm as lstm
 from autojit.top_level.windows import hamming_window as hamming_window, kaiser_window as kaiser_window
 

@@ -65,6 +65,7 @@ FUNCTIONS = {
         grid_sampler_3d group_norm hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss
         native_batch_norm native_channel_shuffle native_dropout native_group_norm native_layer_norm
         poisson_nll_loss rrelu rrelu_ triplet_margin_loss""",
+    "top_level.quantization": "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine",
     "top_level.recurrent": "gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell",
     "top_level.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
 }  # fmt: skip
