@@ -131,6 +131,8 @@ class Machine:
     """None: kernels part rows among threads by themselves."""
     loosens_products: bool = False
     """Whether matrix products with one row, column or step are loops, which fuse with others."""
+    least_sparse_bytes: int = 0
+    """From this size on a table of which a step changes few rows is updated in these alone; 0: always as a whole."""
     epilogue_expressions: int = 0
     """Loops of at most this many expressions over a product's elements become part of its kernel; 0: none do."""
 

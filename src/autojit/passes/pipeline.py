@@ -26,7 +26,9 @@ from autojit.passes.join_slices import join_slices
 from autojit.passes.layout import transpose_products
 from autojit.passes.loop_bodies import optimize_bodies
 from autojit.passes.narrow_products import loosen_narrow_products
+from autojit.passes.read_parts import multiply_what_is_read
 from autojit.passes.simplify import simplify
+from autojit.passes.sparse_updates import update_rows
 from autojit.passes.split_folds import split_folds
 
 Pass = Callable[[Graph], Graph]
@@ -42,6 +44,7 @@ PASSES: tuple[Pass | MachinePass, ...] = (
     eliminate_dead_code,
     join_slices,
     fold_constants,
+    multiply_what_is_read,
     transpose_products,
     simplify,
     join_products,
@@ -49,6 +52,7 @@ PASSES: tuple[Pass | MachinePass, ...] = (
     loosen_narrow_products,
     accumulate_products,
     split_folds,
+    update_rows,
     eliminate_dead_code,
     settle_devices,
     end_unawaited,
@@ -62,7 +66,7 @@ NEEDED: tuple[Pass | MachinePass, ...] = (
     end_unawaited,
 )  # to be lowered at all
 FOR_MACHINES: frozenset[Pass | MachinePass] = frozenset(
-    (expand, join_products, loosen_narrow_products, accumulate_products, settle_devices, split_folds)
+    (expand, join_products, loosen_narrow_products, accumulate_products, settle_devices, split_folds, update_rows)
 )
 """Those that ask where the graph will run."""
 

@@ -16,7 +16,7 @@ from autojit.codegen.cpu.vector_text import WRITTEN_OUT
 
 _NAME = re.compile(r"@([\w.]+)")
 _PARAMETER = re.compile(r" %[\w.]+(?=[,)])")
-_APART = re.compile(r"internal [^\n]*\) nounwind noinline \{\n")
+_APART = re.compile(r"internal [^\n]*\) nounwind noinline[^\n{]* \{\n")
 
 
 class Apart(NamedTuple):

@@ -68,8 +68,9 @@ def failing_nodes(graph: Graph, checked: AbstractSet[Node] = frozenset()) -> set
 def with_checks(graph: Graph, lasting: Collection[int], sure: AbstractSet[Node]) -> tuple[Graph, frozenset[Node]]:
     """The graph with checks in front of look-ups that touch what outputs ``lasting`` write; these look-ups.
 
-    They are scatters that make such an output, in place, and look-ups of what depends on one, except those that are
-    ``sure`` not to fail. Time O(nodes).
+    They are scatters that make such an output, in place, look-ups of what depends on one, and look-ups that are read
+    beside such values alone (the rows of a table that a step changes, beside those of the gradient), except those that
+    are ``sure`` not to fail. Time O(nodes).
     """
     if not lasting:
         return graph, frozenset()
@@ -82,6 +83,7 @@ def with_checks(graph: Graph, lasting: Collection[int], sure: AbstractSet[Node])
             late.update(node.outputs)
             if node.op.looks_up:
                 found.add(node)
+    found |= _read_late(graph, late)
     found -= sure
     if not found:
         return graph, frozenset()
@@ -93,6 +95,12 @@ def with_checks(graph: Graph, lasting: Collection[int], sure: AbstractSet[Node])
             nodes += _checks(node, wanted)
         nodes.append(node)
     return replace(graph, nodes=tuple(nodes)), frozenset(found)
+
+
+def _read_late(graph: Graph, late: AbstractSet[Value]) -> set[Node]:
+    """The look-ups that only nodes which read something ``late`` read."""
+    early = {v for node in graph.nodes if late.isdisjoint(node.inputs) for v in node.inputs} | set(graph.outputs)
+    return {node for node in graph.nodes if node.op.looks_up and early.isdisjoint(node.outputs)}
 
 
 def _root(value: Value, definitions: Mapping[Value, Node]) -> Value:

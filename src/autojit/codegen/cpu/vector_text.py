@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import ClassVar
 
-from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
+from autojit.codegen.cpu.kernel_text import ALIGNED_SPILLS, CpuKernel, KernelModule
 from autojit.codegen.function_text import FunctionText, Operand, State
 from autojit.core.dtypes import DType
 from autojit.core.records import record
 
 INTERNAL = "nounwind noinline"
 """Attributes of a function that others of its module call often: inlined, each call would be compiled again."""
+
+SPILLING = f"{INTERNAL} {ALIGNED_SPILLS}"
+"""Attributes of one that needs more vectors than there are registers: transforms of whole tiles."""
 
 
 WRITTEN_OUT = "; vectors, registers and order are written out"

@@ -15,7 +15,7 @@ from math import prod
 from autojit.codegen.cpu.convolutions.minimal_filtering import Matrix
 from autojit.codegen.cpu.convolutions.movers import Lanes
 from autojit.codegen.cpu.convolutions.transforms import two_sided
-from autojit.codegen.cpu.vector_text import INTERNAL, VectorModule, VectorText
+from autojit.codegen.cpu.vector_text import INTERNAL, SPILLING, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State
 from autojit.codegen.module_text import Signature
 from autojit.core.records import record
@@ -56,7 +56,7 @@ def gather_signature(symbol: str) -> Signature:
 
 def write_gather(module: VectorModule, lanes: Lanes, symbol: str, sides: Sides, stack: Stack) -> None:
     """Transform one tile of a vector of channels to all points."""
-    text = VectorText(module, gather_signature(symbol), linkage="internal", attributes=INTERNAL)
+    text = VectorText(module, gather_signature(symbol), linkage="internal", attributes=SPILLING)
     height, width = (len(side[0]) for side in sides)
     places = [text.load("i64", text.at("%offsets", 8 * k)) for k in range(height * width)]
     seen = [text.load_vector(lanes, text.at("%block", place)) for place in places]
@@ -74,7 +74,7 @@ def scatter_signature(symbol: str) -> Signature:
 
 def write_scatter(module: VectorModule, lanes: Lanes, symbol: str, sides: Sides, stack: Stack) -> None:
     """Transform all points of a vector of channels to one tile."""
-    text = VectorText(module, scatter_signature(symbol), linkage="internal", attributes=INTERNAL)
+    text = VectorText(module, scatter_signature(symbol), linkage="internal", attributes=SPILLING)
     height, width = (len(side[0]) for side in sides)
     seen = [text.load_vector(lanes, text.at("%stack", k * stack.matrix_bytes)) for k in range(height * width)]
     grid = [seen[k * width : (k + 1) * width] for k in range(height)]
