@@ -51,6 +51,32 @@ def test_a_compiled_step_trains_it() -> None:
     np.testing.assert_allclose(steps(compiled, aj.jit), steps(eager, lambda f: f))
 
 
+def test_clusters_without_rows_get_no_gradient_and_stay_as_they_are() -> None:
+    eager, compiled = adaptive(), adaptive()
+    x = aj.randn(4, 8, dtype=aj.float64)
+    batches = [aj.tensor(rows) for rows in ([0, 5, 8, 2], [0, 1, 2, 1], [0, 4, 3, 6], [9, 8, 0, 1], [0, 5, 8, 2])]
+
+    def told(layer: Any, run: Any) -> list[Any]:
+        optimizer = aj.optim.Adam(layer.parameters(), 0.1)
+
+        def step(x: aj.Tensor, target: aj.Tensor) -> None:
+            optimizer.zero_grad()
+            layer(x, target).loss.backward()
+            optimizer.step()
+
+        step, found = run(step), []
+        for target in batches:
+            step(x, target)
+            found.append([p.grad is None for p in layer.parameters()])
+        return [found, [p.detach().numpy() for p in layer.parameters()]]
+
+    (none, values), (expected_none, expected) = told(compiled, aj.jit), told(eager, lambda f: f)
+    assert none == expected_none
+    assert any(map(any, none))
+    for a, b in zip(values, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
 def test_bad_cutoffs_and_targets_are_refused() -> None:
     for cutoffs in ([], [3, 2], [0, 2], [2, 12], [2, 2]):
         with pytest.raises(ValueError, match="cutoffs"):

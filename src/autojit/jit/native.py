@@ -92,7 +92,11 @@ class NativeStep:
         self.strided = capture.strided
         self.replaced = [g for g in step.effects.gradients.all if not g.is_stable and g.lent_before is None]
         self.recorded = RecordedResults(step, name, jitted) if step.call is not None else None
+        self.onward = (
+            [] if step.call else [k for k, a in enumerate(capture.arguments) if a.requires_grad and not a.is_leaf]
+        )
         has_own = self.is_nested or self.listed or self.views or self.replaced or self.strided or self.firsts
+        has_own = has_own or self.onward
         is_exact = step.trace.asks_exact or bool(step.trace.number_guards)
         is_plain = step.results.is_plain
         self.is_layered = bool(has_own or self.recorded or step.twins or is_exact or not is_plain or config.check)
@@ -153,7 +157,7 @@ class NativeStep:
             if tree != self.step.capture.argument_tree:
                 return self.slow(*args, **kwargs)
             given = leaves if not self.strided else self._packed(leaves)
-            if given is None or self._shares_state(leaves) or broken_number(capture, leaves):
+            if given is None or self._are_others(leaves) or broken_number(capture, leaves):
                 found = REFUSED
             elif self.is_nested:
                 found = self._enter(*given)
@@ -162,7 +166,7 @@ class NativeStep:
                 found = self._enter(*given[:count], **dict(zip(kwargs, given[count:], strict=True)))
         else:
             leaves = [*args, *kwargs.values()] if kwargs else args  # type: ignore[assignment]
-            is_other = self._shares_state(leaves) or bool(broken_number(capture, leaves))
+            is_other = self._are_others(leaves) or bool(broken_number(capture, leaves))
             found = REFUSED if is_other else self._enter(*args, **kwargs)
         if found is REFUSED:
             return self.slow(*args, **kwargs)
@@ -230,7 +234,10 @@ class NativeStep:
                 grad.leaf._grad = grad.shown(found)
         return found
 
-    def _shares_state(self, leaves: Sequence[object]) -> bool:
+    def _are_others(self, leaves: Sequence[object]) -> bool:
+        """Whether arguments share memory, are leaves, or are one object, where those of the capture were otherwise."""
+        if any(getattr(leaves[k], "_grad_fn", None) is None for k in self.onward):
+            return True
         first: dict[int, int] = {}  # arguments that were one object are to be one, and those that were two, two
         if not all(first.setdefault(id(leaves[k]), k) == before for k, before in self.firsts):
             return True

@@ -42,5 +42,3 @@ def _needs(step: CompiledStep) -> Iterator[tuple[str, object]]:
     yield "ops are called back", step.compiled.lowered.computed_back
     yield "it takes numbers of NumPy that have fewer than 64 bits", any(not known.is_native for known in numbers)
     yield "arguments have gradients that it reads", any(leaf.grad_value is not None for leaf in arguments)
-    has_onward = any(not leaf.is_leaf and leaf.requires_grad for leaf in arguments)
-    yield "arguments have a history", has_onward and not step.call

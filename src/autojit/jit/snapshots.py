@@ -215,6 +215,7 @@ class Snapshot:
         Raises:
             TraceError: users' objects refuse to be put back.
         """
+        set_trace(None)  # first: putting back is nothing that the function does, and that a step could not
         try:
             self.take_back()
             self._put_switches()
@@ -222,7 +223,6 @@ class Snapshot:
             self.observer.counted.put_layers_back()
         finally:
             state.recording_hooks = self._recording_hooks
-            set_trace(None)
             set_layers(self._layers)
             set_modes(self.modes)
             trace.restore()

@@ -18,7 +18,7 @@ from autojit.nn.linear import Linear
 from autojit.nn.loss import _WeightedLoss
 from autojit.nn.module import Module
 from autojit.tensor import Tensor
-from autojit.tensor.state import is_tracing
+from autojit.tensor.state import is_tracing, state
 
 
 class AdaptiveOutput(NamedTuple):
@@ -105,14 +105,22 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         place, below = target, input.new_zeros(target.shape)
         for k, (low, high) in enumerate(pairwise(self.cutoffs)):
             is_here = (target >= low) & (target < high)
-            if not is_tracing() and not bool(is_here.any()):
-                continue
+            if self._decides(k) and not bool(is_here.any()):
+                continue  # the cluster's layers get no gradient, so that an optimiser leaves them alone
             place = aj.where(is_here, self.shortlist_size + k, place)
             below = below + self._within(k, input, target - low, is_here)
         head = F.log_softmax(self.head(input), 1)
         output = head.gather(1, place.unsqueeze(1)).squeeze(1) + below
         loss = (-output).mean()
         return AdaptiveOutput(output if is_batched else output.squeeze(0), loss)
+
+    def _decides(self, cluster: int) -> bool:
+        """Whether Python is to look for rows of a cluster: in a step where gradients tell whether there are any."""
+        trace = state.trace
+        if trace is None:
+            return True
+        trains = state.grad_enabled and any(p.requires_grad for p in self.tail[cluster].parameters())
+        return trains and not trace.runs_often
 
     def _within(self, cluster: int, input: Tensor, place: Tensor, is_here: Tensor) -> Tensor:
         """Log-probabilities of the targets within their cluster, 0 for the rows of other clusters.
