@@ -179,8 +179,10 @@ BOUNDS = {  # numbers that bound what a pass or the schedule looks at, wherever 
     "passes/fourier.py": {"TURNS"},  # sines and cosines of a table
     "passes/index_bounds.py": {"DEEPEST"},
     "passes/join_products.py": {"FEWEST", "LENIENCE"},  # counts of products; what open lengths may cost
+    "passes/read_parts.py": {"UNREAD"},  # the part of a product that must be unread
     "passes/share_steps.py": {"EXPANSION"},  # elements stored for one read
     "passes/simplify.py": {"MAX_FOLDED_OPERANDS"},
+    "passes/sparse_updates.py": {"SHARE"},  # passes over rows for one over the table
 }
 
 

@@ -249,7 +249,7 @@ def products(seed: int, large: bool) -> list[Graph]:
 
 
 def layouts(seed: int, large: bool) -> list[Graph]:
-    """Products whose results are turned, joined, or added up."""
+    """Products whose results are turned, joined, added up, or read in part."""
     draw = random.Random(seed)
     graph = Body(draw, draw.choice((float32, float64, float16)))
     batch = draw.choice(((), (2,), (2, 3)))
@@ -273,6 +273,9 @@ def layouts(seed: int, large: bool) -> list[Graph]:
         outputs.append(first)
     if draw.random() < 0.3:
         outputs.append(ops.permute(second, tuple(axes)))
+    if n > 1 and draw.random() < 0.5:
+        ends = (*batch, m, n // 2)
+        outputs.append(ops.strided_slice(bind(Matmul(), c, b), (0,) * ndim, ends, (1,) * ndim))
     return [graph.finish(outputs)]
 
 
