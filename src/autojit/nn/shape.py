@@ -37,7 +37,8 @@ class Unflatten(DeclaredLayer, shows="dim unflattened_size"):
         super().__init__()
         if not isinstance(dim, int):
             raise TypeError("invalid argument type for dim parameter")
-        for place, size in enumerate(unflattened_size):
+        given: Sequence[object] = unflattened_size
+        for place, size in enumerate(given):
             if not isinstance(size, int):
                 kind = type(size).__name__
                 raise TypeError(
