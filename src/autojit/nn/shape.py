@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
@@ -37,7 +38,7 @@ class Unflatten(DeclaredLayer, shows="dim unflattened_size"):
         super().__init__()
         if not isinstance(dim, int):
             raise TypeError("invalid argument type for dim parameter")
-        given: Sequence[object] = unflattened_size
+        given: Any = unflattened_size
         for place, size in enumerate(given):
             if not isinstance(size, int):
                 kind = type(size).__name__
