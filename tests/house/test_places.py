@@ -37,7 +37,7 @@ ON_THE_DEFAULT_DEVICE = {  # calls that say nothing of a device, by file: how ma
     "control_flow/nests.py": 1,  # a number of the user's
     "fft/sample_points.py": 3,  # moved to where the user asks for them
     "functions/derived.py": 1,  # the blocks of no matrix
-    "functions/legacy.py": 3,  # what the user makes
+    "functions/legacy.py": 6,  # what the user makes
     "interop/numpy_creation.py": 7,  # what the user makes
     "interop/numpy_elements.py": 1,  # a condition that is an array of the user's
     "interop/scipy_objective.py": 2,  # SciPy's array, and the number that the user's function gave

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -96,3 +97,34 @@ def test_a_pruned_layer_comes_back_from_a_file() -> None:
     assert list(again.state_dict()) == list(layer.state_dict()) and aj.equal(again.weight, layer.weight)
     again(aj.ones(1, 3)).sum().backward()
     assert again.weight_orig.grad is not None
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "one value in each group": (lambda: nn.GroupNorm(4, 4)(aj.ones(1, 4, 1)), ValueError, "more than 1 value"),
+    "a size as a float": (lambda: nn.Unflatten(1, (2, 5.0)), TypeError, "element of type float at pos 1"),
+    "no upscaling": (lambda: F.pixel_shuffle(aj.ones(1, 4, 2, 2), 0), RuntimeError, "a positive upscale_factor"),
+    "no downscaling": (lambda: F.pixel_unshuffle(aj.ones(1, 4, 2, 2), 0), RuntimeError, "a positive downscale_factor"),
+    "a reflection of nothing": (lambda: nn.ReflectionPad1d(2)(aj.ones(3, 0, 10)), RuntimeError, "2D or 3D"),
+    "edges of nothing": (lambda: nn.ReplicationPad2d(2)(aj.ones(3, 0, 10, 10)), RuntimeError, "Expected 3D or 4D"),
+    "a copy of a module": (lambda: nn.Linear(1, 1).to("cpu", copy=True), RuntimeError, "does not accept copy"),
+}
+
+
+@pytest.mark.parametrize(("asked", "kind", "said"), REFUSED.values(), ids=REFUSED)
+def test_modules_refuse_what_torchs_do(asked: Callable[[], Any], kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        asked()
+
+
+def test_nothing_is_padded_and_sampled_in_a_batch_of_nothing() -> None:
+    assert nn.ReflectionPad1d(2)(aj.ones(0, 3, 10)).shape == (0, 3, 14)
+    image, grid = aj.ones(0, 2, 7, 4, 5), aj.ones(0, 9, 5, 5, 3)
+    assert F.grid_sample(image, grid, align_corners=False).shape == (0, 2, 9, 5, 5)
+
+
+def test_dicts_of_parameters_are_joined() -> None:
+    a, b = nn.ParameterDict({"x": aj.zeros(1), "y": aj.zeros(1)}), nn.ParameterDict({"y": aj.ones(1), "z": aj.ones(1)})
+    both = a | b
+    assert list(both) == ["x", "y", "z"] and both["y"] is b["y"] and list(a) == ["x", "y"]
+    a |= b
+    assert dict(a.items()) == dict(both.items())

@@ -281,8 +281,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
     if any(type_of(x).ndim == 0 for x in tensors):
         raise UsageError("zero-dimensional tensor (at position 0) cannot be concatenated")
-    dim = 0 if all(map(_is_empty_vector, tensors)) else dim  # what is skipped has no axes of its own
-    found: Tensor = ops.concatenate([cast(x, dtype) for x in _fitting_empty(tensors, dim)], dim)
+    axis = 0 if all(map(_is_empty_vector, tensors)) else dim  # what is skipped has no axes of its own
+    found: Tensor = ops.concatenate([cast(x, dtype) for x in _fitting_empty(tensors, axis)], axis)
     return in_their_format(clone(found) if any(found is x for x in tensors) else found, tensors)  # always a copy
 
 

@@ -10,6 +10,7 @@ from typing import Any, Self, cast, overload
 
 from autojit.core.counted_dict import CountedDict
 from autojit.core.user_warnings import warn
+from autojit.nn.joined_dicts import JoinedDicts
 from autojit.nn.module import Module, _addindent
 from autojit.nn.parameter import Parameter, named_pairs
 from autojit.tensor import Tensor
@@ -339,7 +340,7 @@ class ParameterList(Module):
         return "\n".join(f"  ({place}): {_described(value)}" for place, value in enumerate(self))
 
 
-class ParameterDict(Module):
+class ParameterDict(JoinedDicts, Module):
     """A dict whose tensors are parameters."""
 
     def __init__(self, parameters: Any = None) -> None:

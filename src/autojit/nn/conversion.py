@@ -8,7 +8,7 @@ from typing import Any, Self
 import autojit as aj
 from autojit.core.device import META
 from autojit.core.dtypes import dtype_of
-from autojit.core.errors import UnsupportedError
+from autojit.core.errors import UnsupportedError, UsageError
 from autojit.functions.memory import rank_of
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
@@ -73,6 +73,8 @@ class ConversionMixin:
         ``memory_format`` is for the tensors of as many axes as it has: ``channels_last`` for those of four.
         """
         device, dtype = parse_to(args, kwargs)
+        if kwargs.get("copy"):
+            raise UsageError(".to() does not accept copy argument", fix="copy.deepcopy(module).to(...)")
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
@@ -37,8 +38,13 @@ class Unflatten(DeclaredLayer, shows="dim unflattened_size"):
         super().__init__()
         if not isinstance(dim, int):
             raise TypeError("invalid argument type for dim parameter")
-        if not all(isinstance(size, int) for size in unflattened_size):
-            raise TypeError("unflattened_size must be tuple of ints")
+        given: Any = unflattened_size
+        for place, size in enumerate(given):
+            if not isinstance(size, int):
+                kind = type(size).__name__
+                raise TypeError(
+                    f"unflattened_size must be tuple of ints, but found element of type {kind} at pos {place}"
+                )
         self.dim = dim
         self.unflattened_size = unflattened_size
 

@@ -244,6 +244,6 @@ def _look_up(flat: Tensor, places: Sequence[Tensor], extents: Sequence[int]) -> 
         is_inside = fits if is_inside is None else is_inside & fits
     assert index is not None and is_inside is not None
     shape = (*flat.shape[:2], *index.shape[1:])
-    rows = index.reshape(index.shape[0], 1, -1).expand(*flat.shape[:2], -1)
+    rows = index.reshape(index.shape[0], 1, prod(index.shape[1:])).expand(*flat.shape[:2], -1)
     found = flat.gather(2, rows).reshape(shape)
     return aj.where(is_inside.unsqueeze(1), found, 0.0)

@@ -9,6 +9,7 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
+from autojit.core.sizes import seems_equal
 from autojit.core.top_level import top_level
 from autojit.dispatch.kernels import in_one_step
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices
@@ -148,6 +149,8 @@ def group_norm(
             f"{list(input.shape)} and num_groups={num_groups}"
         )
     per_group = channels // num_groups
+    if all(seems_equal(n, 1) for n in (input.shape[0], per_group, *input.shape[2:])):
+        raise ArgumentError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
     x = _wide(input).reshape(input.shape[0], num_groups, per_group, prod(input.shape[2:]))
     affine = [_wide(t).reshape(num_groups, per_group, 1) for t in (weight, bias) if t is not None]
     options = ((2, 3), eps, weight is not None, bias is not None)

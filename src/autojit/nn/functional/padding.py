@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import autojit as aj
 from autojit import ops
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.sizes import seems_equal
 from autojit.dispatch.dispatch import in_range
 from autojit.dispatch.kernels import in_one_step
 from autojit.functions.formats import laid_out_as
@@ -43,6 +44,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         return laid_out_as(_constant(input, widths, 0.0 if value is None else value), input)
     if value is not None and value != 0:
         raise ArgumentError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    if mode != "circular":
+        _require_elements(input, len(widths) // 2)
     found = input
     for place in range(len(widths) // 2):
         before, after = widths[2 * place], widths[2 * place + 1]
@@ -84,6 +87,18 @@ def _block(input: Tensor, axis: int, width: int, value: float) -> Tensor | None:
     shape = list(input.shape)
     shape[axis] = width
     return aj.full(tuple(shape), value, dtype=input.dtype, device=input.device)
+
+
+def _require_elements(input: Tensor, axes: int) -> None:
+    """ShapeError for an image of nothing; a batch may have no images."""
+    is_batch = input.ndim == axes + 2
+    if not any(seems_equal(n, 0) for n in input.shape[is_batch:]):
+        return
+    raise ShapeError(
+        f"Expected {axes + 1}D or {axes + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero "
+        f"dimensions for input, but got: {list(input.shape)}",
+        {"input": input},
+    )
 
 
 def _indexed(input: Tensor, axis: int, before: int, after: int, mode: str) -> Tensor:

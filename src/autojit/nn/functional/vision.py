@@ -16,7 +16,7 @@ __all__ = ["channel_shuffle", "native_channel_shuffle", "pixel_shuffle", "pixel_
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels to pixels. Shapes: ``f[..., c r r, h, w] -> f[..., c, h r, w r]``."""
     _check_image("pixel_shuffle", input)
-    r = upscale_factor
+    _require_positive("pixel_shuffle", "upscale_factor", r := upscale_factor)
     *lead, channels, height, width = input.shape
     if channels % (r * r):
         raise ShapeError(
@@ -27,6 +27,11 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     parts = input.reshape(*lead, channels // (r * r), r, r, height, width)
     order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
     return laid_out_as(parts.permute(*order).reshape(*lead, channels // (r * r), height * r, width * r), input)
+
+
+def _require_positive(name: str, argument: str, factor: int) -> None:
+    if factor <= 0:
+        raise UsageError(f"{name} expects a positive {argument}, but got {factor}")
 
 
 def _check_image(name: str, input: Tensor) -> None:
@@ -42,7 +47,7 @@ def _check_image(name: str, input: Tensor) -> None:
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Pixels to channels, the inverse of ``pixel_shuffle``."""
     _check_image("pixel_unshuffle", input)
-    r = downscale_factor
+    _require_positive("pixel_unshuffle", "downscale_factor", r := downscale_factor)
     *lead, channels, height, width = input.shape
     if height % r or width % r:
         raise ShapeError(
