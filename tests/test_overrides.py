@@ -206,7 +206,7 @@ def test_reading_and_writing_a_property_asks_the_class() -> None:
     asked.grad = aj.ones(2, 2)  # the class was asked, and did nothing
     with overrides.DisableTorchFunctionSubclass():
         assert asked.grad is None and asked.shape == (2, 2)
-    assert overrides.resolve_name(aj.Tensor.T.__get__) == "autojit.Tensor.T.__get__"  # type: ignore[attr-defined]
+    assert overrides.resolve_name(vars(aj.Tensor)["T"].__get__) == "autojit.Tensor.T.__get__"
 
 
 def test_what_properties_give_is_of_the_class_but_gradients_are_as_they_were() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import autojit as aj
 from autojit.__main__ import main
 from autojit.compat.absent import REASONS
 from autojit.compat.wanted_names import _MISSING, _value, missing_names
@@ -168,6 +169,19 @@ def test_what_is_left_out_is_refused_with_what_takes_its_place(
     listed, _, traceback = told.partition("Traceback")
     assert f"{path}:6: torch.fx (modules are not traced symbolically" in listed
     assert "No module named 'torch.fx'\nmodules are not traced symbolically" in traceback
+
+
+def test_what_is_imported_and_not_used_does_not_stop_a_program(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "exports.py"
+    path.write_text("import sys, torch, torch.onnx\nprint('runs')\nif sys.argv[1:]:\n    torch.onnx.export(None)\n")
+    assert main(["run", str(path)]) == 0
+    out, told = capfd.readouterr()
+    assert out == "runs\n" and "exports.py:1: torch.onnx (a step is exported by step.export()" in told
+    assert main(["run", str(path), "now"]) == 1
+    assert "no attribute 'export' here: a step is exported by step.export()" in capfd.readouterr().err
+    assert not hasattr(aj, "onnx")
 
 
 @pytest.mark.parametrize("name", sorted(REASONS))

@@ -15,6 +15,7 @@ from autojit.__main__ import main
 from tests.examples.test_examples import FOLDER, RECORDED
 
 PROGRAMS = sorted((FOLDER / "written_for_torch").glob("*.py"))
+QUICK = ("characters", "oscillator")  # compiled in every run; the others with --slow
 STEPS = {"adversaries": ["train_step"], "characters": ["train_step"], "classifier": ["train_step", "evaluate"],
          "oscillator": ["train_step", "closure"], "transformer": ["micro_step"]}  # fmt: skip
 TOLERANCE = 2e-3  # of float32, after tens of steps; the programs print six digits
@@ -43,12 +44,23 @@ def agree(found: Any, wanted: Any) -> None:
     np.testing.assert_allclose(found, wanted, rtol=TOLERANCE, atol=TOLERANCE)
 
 
+def recorded(path: Path) -> Any:
+    return np.array(json.loads(RECORDED.read_text(encoding="utf-8"))[path.stem])
+
+
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_a_program_prints_what_it_prints_under_torch(
+def test_a_program_prints_what_it_prints_under_torch(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    agree(printed([str(path)], capsys), recorded(path))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, marks=() if p.stem in QUICK else pytest.mark.slow) for p in PROGRAMS],
+    ids=lambda path: path.stem,
+)
+def test_a_program_prints_the_same_compiled(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = np.array(json.loads(RECORDED.read_text(encoding="utf-8"))[path.stem])
-    agree(printed([str(path)], capsys), wanted)
     functions: list[Any] = []
     compile_step = aj.jit
 
@@ -58,7 +70,7 @@ def test_a_program_prints_what_it_prints_under_torch(
 
     monkeypatch.setattr(aj, "jit", recording)
     steps = [option for name in STEPS[path.stem] for option in ("--step", f"{path.stem}:{name}")]
-    agree(printed(["--jit", *steps, str(path)], capsys), wanted)
+    agree(printed(["--jit", *steps, str(path)], capsys), recorded(path))
     assert len(functions) == len(STEPS[path.stem])
     for function in functions:
         stats = function.stats()

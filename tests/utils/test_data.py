@@ -124,6 +124,10 @@ def test_samplers_draw_what_they_promise() -> None:
     generator = aj.Generator().manual_seed(2)
     assert sorted(data.RandomSampler(range(5), generator=generator)) == [0, 1, 2, 3, 4]
     assert len(list(data.RandomSampler(range(5), num_samples=12, generator=generator))) == 12
+    drawn = list(data.RandomSampler(range(5), replacement=True, num_samples=77, generator=generator))
+    assert len(drawn) == 77 and set(drawn) == set(range(5))
+    forever = data.RandomSampler(range(5), replacement=True, num_samples=10**12)  # drawn as they are asked for
+    assert next(iter(data.DataLoader(range(5), sampler=forever, batch_size=3))).shape == (3,)
     assert sorted(data.SubsetRandomSampler([4, 7, 9], generator)) == [4, 7, 9]
     drawn = list(data.WeightedRandomSampler([0.0, 1.0, 3.0], 200, generator=generator))
     assert set(drawn) == {1, 2}

@@ -159,6 +159,9 @@ def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
     """Whether elements of ``x1`` are among those of ``x2``."""
     x, y = (t.to(aj.uint8) if t.dtype is aj.bool else t for t in together(x1, x2))
+    if x.dtype.is_complex:  # which have no order, as isin() needs one
+        found = (x.unsqueeze(-1) == y.reshape(-1)).any(-1)
+        return aj.logical_not(found) if invert else found
     return aj.isin(x, y, invert=invert)
 
 

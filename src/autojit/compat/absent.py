@@ -18,6 +18,9 @@ REASONS = {
     "utils.cpp_extension": "there is no C++ to extend: aj.op makes an op of a Numba function",
 }
 
+IMPORTED = frozenset(("onnx",))
+"""Modules that programs import at the top and use when they are told to: importing one is no error, using it is."""
+
 
 def reason_of(name: str) -> str | None:
     """Why a name of torch's is not here, ``torch.`` left out; None where nothing is said of it or what it is in."""

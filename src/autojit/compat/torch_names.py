@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import autojit as aj
-from autojit.compat.absent import reason_of
+from autojit.compat.absent import IMPORTED, reason_of
 from autojit.core.errors import UsageError
 from autojit.functions.legacy import PACKAGE
 
@@ -45,13 +45,23 @@ class TorchModule(ModuleType):
             raise AttributeError(f"module 'torch' has no attribute {name!r} here: {reason}") from None
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name.startswith("__"):
+        if name.startswith("__") or isinstance(value, RefusingModule):
             super().__setattr__(name, value)
         else:
             setattr(aj, name, value)
 
     def __dir__(self) -> list[str]:
         return dir(aj)
+
+
+class RefusingModule(ModuleType):
+    """A module that is not here, for programs that import it and may never use it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        reason = reason_of(self.__name__.partition(".")[2])
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r} here: {reason}")
 
 
 class _Same(Loader):
@@ -83,6 +93,8 @@ class TorchFinder(MetaPathFinder):
         if not fullname.startswith(f"{_THEIRS}."):
             return None
         module = _counterpart(fullname)
+        if module is None and fullname.partition(".")[2] in IMPORTED:
+            module = RefusingModule(fullname)
         if module is None:
             return None  # the import system says that there is none
         return ModuleSpec(fullname, _Same(module), is_package=hasattr(module, "__path__"))

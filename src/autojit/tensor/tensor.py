@@ -393,7 +393,8 @@ def layout_of(t: Tensor) -> NDArray[Any]:
     """An array whose shape and strides are those the tensor has; of a traced tensor, those it would have eagerly."""
     if t._array is not None:
         return layout_in_memory(t._array)
-    return memory_of(t)[0]
+    found: NDArray[Any] = memory_of(t)[0]
+    return found
 
 
 def memory_of(t: Tensor) -> tuple[Any, Any]:

@@ -39,6 +39,10 @@ class SequentialSampler(Sampler[int]):
         return len(self.data_source)
 
 
+_DRAWN = 32
+"""Indices that are drawn at once with replacement, as in torch: programs ask for 10^10 and stop when they like."""
+
+
 class RandomSampler(Sampler[int]):
     """A random permutation, or with ``replacement`` independent draws; ``num_samples`` of them."""
 
@@ -62,7 +66,9 @@ class RandomSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         size = len(self.data_source)
         if self.replacement:
-            yield from aj.randint(size, (self.num_samples,), generator=self.generator, device="cpu").tolist()
+            for start in range(0, self.num_samples, _DRAWN):
+                count = min(_DRAWN, self.num_samples - start)
+                yield from aj.randint(size, (count,), generator=self.generator, device="cpu").tolist()
             return
         left = self.num_samples
         while left > 0:
