@@ -63,10 +63,10 @@ def collectives_ir() -> str:
         "aj_wait": _write_wait,
         "aj_send_recv": _write_send_recv,
     }
-    for name, of in _BEGINNING.items():
-        writers[f"aj_{name}"] = of.write
-        writers[f"aj_{name}_begun"] = partial(_write_begun, of)
-        writers[f"aj_{name}_ended"] = partial(_write_ended, of)
+    for name, collective in _BEGINNING.items():
+        writers[f"aj_{name}"] = collective.write
+        writers[f"aj_{name}_begun"] = partial(_write_begun, collective)
+        writers[f"aj_{name}_ended"] = partial(_write_ended, collective)
     for name, write in writers.items():
         _define(module, name, write)
     for short, of in FLOATS.items():
