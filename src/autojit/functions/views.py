@@ -79,7 +79,7 @@ def _as_dtype(input: Tensor, dtype: DType) -> Tensor:
     if dtype is type_of(input).dtype:
         return input.detach()
     op = ops.Bitcast(dtype)
-    op.require_view(*memory_of(input))
+    op.require_view(type_of(input), *memory_of(input))
     with grad_mode(False):
         found: Tensor = apply(op, input)
     found._view = View(None, (*storage_chain(input), op), None, storage_of(input))

@@ -22,7 +22,7 @@ SHARE = 4
 """Rows that are a larger part of the table than one in this many are updated with the others, in one pass over it.
 
 A pass reads table and gradient and writes the table; rows are read and written five times, at random places. With
-100,000 rows of 64 and 10,240 of them looked up, the update takes a tenth of the time; near one in four there is little
+100,000 rows of 64 and 10,240 of them looked up, the update moves a tenth of the bytes; near one in four there is little
 to gain.
 """
 
