@@ -90,7 +90,8 @@ def _expm1(x: Tensor, /) -> Tensor:
     return aj.complex(real, imaginary)
 
 
-for _name, _own in (("sign", _sign), ("floor_divide", _floor_divide), ("expm1", _expm1), ("remainder", _remainder)):
+for _own in (_sign, _floor_divide, _expm1, _remainder):
+    _name = _own.__name__.removeprefix("_")
     ELEMENTWISE[_name] = named(_own, _name, _own.__doc__)
 
 

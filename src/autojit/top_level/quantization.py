@@ -87,7 +87,7 @@ def _check_range(name: str, quant_min: int, quant_max: int) -> None:
 
 
 def _quantized(x: Tensor, scale: float | Tensor, zero_point: float | Tensor, least: int, most: int) -> Tensor:
-    scale = as_tensor(scale, dtype=float32).detach()  # torch's kernels have a number as a float32, too
+    scale = as_tensor(scale, dtype=float32, device=x.device).detach()  # torch's kernels have it as a float32, too
     whole = round_to_even(x.detach() * (1.0 / scale)) + zero_point
     through = where((whole >= least) & (whole <= most), x, 0.0)
     grid = (whole.clamp(least, most) - zero_point).to(float32) * scale
