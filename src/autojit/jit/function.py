@@ -50,7 +50,7 @@ from autojit.jit.gathering_arguments import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards
 from autojit.jit.kept_signatures import Forgetting, make_room
-from autojit.jit.line_by_line import CopiedArguments, LineByLine
+from autojit.jit.line_by_line import CopiedArguments, InVain, LineByLine
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.memory_budget import Measured, check_budget, warn_if_missed
 from autojit.jit.methods import Methods, distributed, found_by_name, is_taken_along
@@ -63,6 +63,7 @@ from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
 from autojit.jit.overlaps import told_apart
+from autojit.jit.payoff import Payoff
 from autojit.jit.pieces import Pieces
 from autojit.jit.pytree import Args, Kwargs
 from autojit.jit.rank_programs import require_same_program
@@ -129,7 +130,7 @@ class JitFunction(Answers):
         self.comparison = None if verify is None else Comparison(self, verify)
         self._entries: list[Callable[..., Any] | None]
         self._entries = self._installed if verify in (None, "first") else [self.comparison] * MODES
-        self.natives, self.forgetting = NativeCalls(), Forgetting()
+        self.natives, self.forgetting, self.payoff = NativeCalls(), Forgetting(), Payoff()
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
         self.looks_at_arrays = False  # whether the function does something with arrays that NumPy does
@@ -236,11 +237,13 @@ class JitFunction(Answers):
         root = self._root(call)
         branch = root.branch
         arrays: list[Any] | None = None
+        is_new = False
         while True:
             if root.compiling and (otherwise := take_over(self, root, branch, call)) is not None:
                 return otherwise
             node = self._find(branch, call)
             if node is None:
+                is_new = True
                 node = profiled(f"capture {self.name}", "capture", self._capture, call, root, branch)
                 arrays = None
             if not isinstance(node, Decision | CompiledStep):
@@ -248,6 +251,7 @@ class JitFunction(Answers):
             if arrays is None:
                 arrays = (node.capture if not call.path else call.path[0].capture).arrays(call.leaves)
             if isinstance(node, CompiledStep):
+                (self.payoff.captured if is_new else self.payoff.served)()
                 return self._finish(node, call, arrays)
             outcome = node.decide(arrays)
             call.path.append(node)
@@ -327,6 +331,8 @@ class JitFunction(Answers):
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         if id(branch) in root.compiling:
             return eagerly(self)
+        if not (self.fullgraph or self.is_measured) and self.payoff.waits(self.natives.total()):
+            return Eagerly(InVain(self.payoff.in_vain))
         if root.captures >= CAPTURE_LIMIT:
             return Eagerly(too_many(self.name, root, self.counts.reasons))
         root.begin(call.leaves)

@@ -219,6 +219,15 @@ class ChangedArguments(CopiedArguments):
     )
 
 
+class InVain(LineByLine):
+    """Captures of the function serve no second call, and so are made rarely (see ``payoff.py``)."""
+
+    text = (
+        "the last {} captures served no second call: ran line by line (give arguments of the same kinds, and keep what "
+        "the function reads)"
+    )
+
+
 AS_PIECES = "and the closure as a step of its own"
 
 

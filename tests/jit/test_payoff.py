@@ -1,0 +1,86 @@
+"""Captures that serve no second call are made rarely, and what calls give does not depend on it."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+import autojit as aj
+from autojit.jit import payoff
+from autojit.jit.payoff import Payoff
+
+FREE = 3
+KINDS = list(product((False, True), repeat=6))[1:]
+
+
+@pytest.fixture(autouse=True)
+def few_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payoff, "FREE", FREE)
+
+
+def total(batch: list[Any]) -> Any:
+    return sum(x.sum() for x in batch if x is not None)
+
+
+def batch(kind: tuple[bool, ...], value: float) -> list[Any]:
+    return [aj.full((2,), value) if is_there else None for is_there in kind]
+
+
+def test_a_new_kind_in_every_call_costs_few_captures_and_those_that_come_again_are_compiled() -> None:
+    step = aj.jit(total)
+    for k, kind in enumerate(KINDS):
+        assert step(batch(kind, k)).item() == 2.0 * k * sum(kind)
+    captures = step.stats()["captures"]
+    assert captures <= FREE + len(KINDS).bit_length()
+    assert "served no second call" in step.explain()
+    for k in range(2 * len(KINDS)):
+        assert step(batch(KINDS[0], k)).item() == 2.0 * k * sum(KINDS[0])
+    assert step.stats()["native_calls"] > len(KINDS)
+    for kind in KINDS[:FREE]:
+        step(batch(kind, 1.0))
+    assert step.stats()["captures"] <= captures + FREE
+
+
+def test_what_is_read_and_changes_every_time_costs_few_captures() -> None:
+    names = [f"name {k}" for k in range(40)]
+    name = ""
+
+    @aj.jit
+    def step(x: Any) -> Any:
+        return x * len(name)
+
+    for name in names:
+        assert step(aj.ones(1)).item() == len(name)
+    assert step.stats()["captures"] <= FREE + len(names).bit_length()
+
+
+def test_kinds_that_come_again_are_all_captured() -> None:
+    step = aj.jit(total)
+    for _ in range(3):
+        for kind in KINDS[:12]:
+            step(batch(kind, 1.0))
+            step(batch(kind, 2.0))
+    assert step.stats()["captures"] == 12
+    assert "line by line" not in step.explain()
+
+
+def test_who_asks_for_one_step_a_call_gets_it() -> None:
+    step = aj.jit(total, fullgraph=True)
+    for kind in KINDS[:10]:
+        assert step(batch(kind, 1.0)).item() == 2.0 * sum(kind)
+    assert step.stats()["captures"] == 10
+
+
+def test_waiting_doubles_and_ends() -> None:
+    paid, waits = Payoff(), []
+    for _ in range(FREE + 5):
+        waits.append(0)
+        while paid.waits(0):
+            waits[-1] += 1
+        paid.captured()
+    assert waits == [0] * FREE + [1, 2, 4, 8, 16]
+    assert paid.waits(0)
+    assert not paid.waits(1)  # a native call: the last one serves
+    assert paid.in_vain == 0
