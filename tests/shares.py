@@ -6,7 +6,7 @@ their ids decide. ``--every-case`` runs all, and so does naming a test by its id
 
 The page is written from measured costs, by one rule for all tests; a case that was run stands for those that were not::
 
-    make test ARGS="--costs build/costs"
+    make test ARGS="--costs=build/costs"
     python -m tests.shares build/costs
 """
 

@@ -3,7 +3,7 @@
 - The first gradient of a leaf is taken over when nothing else refers to it and it is laid out like the leaf; otherwise
   it is copied, so that no two ``.grad`` and no tensor of the user share memory.
 - Later gradients are added in place; with ``create_graph`` a new tensor is made, which has a history.
-- ``.grad`` is laid out like its leaf when the leaf is dense, else row by row.
+- ``.grad`` is laid out like its leaf when the leaf is dense, else row by row; so are matrices that ``autograd.grad`` gives.
 """
 
 from __future__ import annotations
@@ -146,6 +146,26 @@ def fresh(grad: Tensor, leaf: Tensor) -> Tensor:
         made._value, made._type = clone(grad)._value, type_of(grad)
         return _laid_as(made, leaf)
     return wrap(copied_as(array, _layout_for(leaf._array)))
+
+
+def like_leaf(grad: Any, leaf: Any) -> Any:
+    """What ``autograd.grad`` gives for a leaf: a matrix is laid out like it where both are dense, as ``.grad`` would be.
+
+    So ``g.view(-1)`` of a layer's weight works, whose gradient comes out of a product as the transpose of a matrix.
+    torch computes it in the order of the leaf; products of several matrices come out as they are there, too.
+    """
+    if not (type(grad) is Tensor and isinstance(leaf, Tensor)) or leaf._grad_fn is not None or state.layers:
+        return grad
+    array, like = grad._array, leaf._array
+    if array is not None and like is not None and (array.strides == like.strides or array.ndim != 2):
+        return grad
+    if (array is None and state.trace is None) or (grad._requires_grad and not state.grad_enabled):
+        return grad
+    there, wanted = layout_of(grad), layout_of(leaf)
+    if there.ndim != 2 or there.shape != wanted.shape or (there.flags.c_contiguous and wanted.flags.c_contiguous):
+        return grad
+    is_other = there.strides != wanted.strides and _is_dense(there) and _is_dense(wanted)
+    return fresh(grad, leaf) if is_other else grad
 
 
 def _laid_as(grad: Tensor, leaf: Tensor) -> Tensor:

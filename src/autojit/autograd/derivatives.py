@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from autojit.autograd.accumulation import like_leaf
 from autojit.autograd.engine import Walk, edge_type
 from autojit.core.errors import DifferentiationError, OldNameWarning, UsageError
 from autojit.core.sizes import distinct
@@ -315,7 +316,7 @@ def grad(
     is_plain = only_inputs and not (create_graph or is_grads_batched) and type(inputs) is not dict
     at_once = _grad_alone(outputs, chosen, grad_outputs, bool(retain_graph)) if is_plain else None
     if at_once is not None:
-        return at_once
+        return tuple(map(like_leaf, at_once, chosen))
     if not only_inputs:
         warn(
             "only_inputs argument is deprecated: call backward() for the other leaves. They are accumulated now.",
@@ -413,7 +414,7 @@ def _input_edge(given: Any, number: int) -> Edge:
 
 def _picked(found: Any, x: Any, number: int, unused: bool, materialize: bool, create_graph: bool) -> Any:
     if found is not None:
-        return x._from_part(found) if isinstance(x, Tensor) else found
+        return x._from_part(like_leaf(found, x)) if isinstance(x, Tensor) else found
     if not unused:
         raise DifferentiationError(
             f"The differentiated Tensor at index {number} appears to not have been used in the graph. Set "
