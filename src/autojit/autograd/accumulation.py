@@ -3,7 +3,7 @@
 - The first gradient of a leaf is taken over when nothing else refers to it and it is laid out like the leaf; otherwise
   it is copied, so that no two ``.grad`` and no tensor of the user share memory.
 - Later gradients are added in place; with ``create_graph`` a new tensor is made, which has a history.
-- ``.grad`` is laid out like its leaf when the leaf is dense, else row by row; so are matrices that ``autograd.grad`` gives.
+- ``.grad`` is laid out like its leaf when the leaf is dense, else row by row; matrices that ``autograd.grad`` gives, too.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def fresh(grad: Tensor, leaf: Tensor) -> Tensor:
 
 
 def like_leaf(grad: Any, leaf: Any) -> Any:
-    """What ``autograd.grad`` gives for a leaf: a matrix is laid out like it where both are dense, as ``.grad`` would be.
+    """What ``autograd.grad`` gives for a leaf: a matrix is laid out like it, as ``.grad`` is, where both are dense.
 
     So ``g.view(-1)`` of a layer's weight works, whose gradient comes out of a product as the transpose of a matrix.
     torch computes it in the order of the leaf; products of several matrices come out as they are there, too.
