@@ -3,7 +3,7 @@
 - The first gradient of a leaf is taken over when nothing else refers to it and it is laid out like the leaf; otherwise
   it is copied, so that no two ``.grad`` and no tensor of the user share memory.
 - Later gradients are added in place; with ``create_graph`` a new tensor is made, which has a history.
-- ``.grad`` is laid out like its leaf when the leaf is dense, else row by row; matrices that ``autograd.grad`` gives, too.
+- ``.grad`` is laid out like its leaf when the leaf is dense, else row by row; so are matrices of ``autograd.grad``.
 """
 
 from __future__ import annotations
