@@ -11,7 +11,7 @@ from collections.abc import Callable
 from autojit.codegen.cpu.convolutions.kernel import print_convolution
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelText
 from autojit.codegen.cpu.structured.cholesky import print_cholesky
-from autojit.codegen.cpu.structured.concatenation import print_concatenation
+from autojit.codegen.cpu.structured.concatenation import BYTE_NS, print_concatenation
 from autojit.codegen.cpu.structured.fourier import print_transform
 from autojit.codegen.cpu.structured.integer_product import print_matmul
 from autojit.codegen.cpu.structured.lapack import print_eigh, print_qr, print_svd
@@ -31,6 +31,7 @@ from autojit.codegen.cpu.structured.systems import (
 from autojit.codegen.cpu.structured.triangular_solve import print_triangular_solve
 from autojit.codegen.kernel_function import WritesKernel
 from autojit.codegen.target import HostTarget
+from autojit.core.sizes import typical
 from autojit.ir.graph import Node
 from autojit.ir.op import Op
 from autojit.ops.convolution import Trilinear
@@ -42,6 +43,7 @@ from autojit.ops.joining import Concatenate
 from autojit.ops.linalg import Cholesky, Det, Inv, Slogdet, Solve, TriangularSolve
 from autojit.ops.matmul import Matmul
 from autojit.ops.reflections import Geqrf
+from autojit.ops.reinterpret import Bitcast
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import Scattering
 from autojit.ops.sorting import RowOrder, Searchsorted, Sort
@@ -81,7 +83,17 @@ def _print_constant(node: Node) -> KernelText:
     return function.finished(1, 10.0 + 0.1 * len(data))
 
 
+def _print_bitcast(node: Node) -> KernelText:
+    """The bytes of the operand."""
+    x, y = node.inputs[0].type, node.outputs[0].type
+    function = CpuKernel.alone()
+    function.pointers([x.size, y.size])
+    function.copy_bytes("%p1", "%p0", x.size * x.dtype.size_bytes)
+    return function.finished(1, 10.0 + BYTE_NS * typical(x.size_bytes))
+
+
 PRINTERS: dict[type[Op], Printer] = {
+    Bitcast: _for_any(_print_bitcast),
     Cholesky: print_cholesky,
     Constant: _for_any(_print_constant),
     Concatenate: _for_any(print_concatenation),
