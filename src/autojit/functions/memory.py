@@ -157,7 +157,7 @@ def stride(self: Tensor, dim: int | None = None) -> Any:
         steps = _open_steps(layout, type_of(self).shape)
         return steps if dim is None else steps[dim]
     steps = tuple(s // layout.itemsize for s in layout.strides)
-    if not (layout.size or all(steps)):  # NumPy has no steps for empty arrays that are no parts of others
+    if not layout.size:  # NumPy has no steps for empty arrays
         steps = row_major_steps(layout.shape)
     return steps if dim is None else steps[dim]
 

@@ -65,6 +65,7 @@ class Captures:
     given_up: list[LineByLine] = field(default_factory=list)  # why captures were, which says which others would be
     compiling: dict[int, Any] = field(default_factory=dict)  # by id of a branch: what will follow it, ``Compiling``
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``kept_signatures.py``)
+    has_come: bool = False  # before it was captured: one call of the kind has run line by line, or was forgotten
     is_told: bool = False  # whether a warning has said that there are too many
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
 

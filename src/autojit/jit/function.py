@@ -331,7 +331,7 @@ class JitFunction(Answers):
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         if id(branch) in root.compiling:
             return eagerly(self)
-        if not (self.fullgraph or self.is_measured) and self.payoff.waits(self.natives.total()):
+        if not (self.fullgraph or self.is_measured) and self.payoff.waits(root, self.natives.total()):
             return Eagerly(InVain(self.payoff.in_vain))
         if root.captures >= CAPTURE_LIMIT:
             return Eagerly(too_many(self.name, root, self.counts.reasons))
