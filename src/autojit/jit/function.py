@@ -63,7 +63,7 @@ from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
 from autojit.jit.overlaps import told_apart
-from autojit.jit.payoff import Payoff
+from autojit.jit.payoff import FREE, Payoff
 from autojit.jit.pieces import Pieces
 from autojit.jit.pytree import Args, Kwargs
 from autojit.jit.rank_programs import require_same_program
@@ -332,7 +332,9 @@ class JitFunction(Answers):
         if id(branch) in root.compiling:
             return eagerly(self)
         if not (self.fullgraph or self.is_measured) and self.payoff.waits(root, self.natives.total()):
-            return Eagerly(InVain(self.payoff.in_vain))
+            is_one_kind = root.captures >= FREE
+            told = too_many(self.name, root, self.counts.reasons) if is_one_kind else InVain(self.payoff.in_vain)
+            return Eagerly(told)
         if root.captures >= CAPTURE_LIMIT:
             return Eagerly(too_many(self.name, root, self.counts.reasons))
         root.begin(call.leaves)
