@@ -332,9 +332,9 @@ class JitFunction(Answers):
         if id(branch) in root.compiling:
             return eagerly(self)
         if not (self.fullgraph or self.is_measured) and self.payoff.waits(root, self.natives.total()):
-            is_one_kind = root.captures >= FREE
-            told = too_many(self.name, root, self.counts.reasons) if is_one_kind else InVain(self.payoff.in_vain)
-            return Eagerly(told)
+            if root.captures >= FREE and any(isinstance(node, Decision) for node in root.branch):
+                return Eagerly(too_many(self.name, root, self.counts.reasons))
+            return Eagerly(InVain(self.payoff.in_vain))
         if root.captures >= CAPTURE_LIMIT:
             return Eagerly(too_many(self.name, root, self.counts.reasons))
         root.begin(call.leaves)
