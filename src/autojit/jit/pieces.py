@@ -111,26 +111,33 @@ class Pieces:
     def run(self, function: FunctionType) -> Any:
         """The function's result, by native code; line by line while another call of the step is using it."""
         code = as_written(function.__code__)
-        with self._lock:
-            if code in self._used:
-                return function()
-            self._used.add(code)
-            known = self.steps.pop(code, None)
-            if known is None:
-                stand_in = StandIn(code, function)
-                known = stand_in, self.owner._beside(stand_in.function)
-            self.steps[code] = stand_in, step = known
-            if len(self.steps) > PIECES_LIMIT:
-                self.steps.popitem(last=False)
-        if step.counts.captures > CAPTURES_LIMIT:
-            self._used.discard(code)
+        known = self._begun(code, function)
+        if known is None:
             return function()
-        stand_in.take(function)
+        stand_in, step = known
         try:
+            stand_in.take(function)
             return step()
         finally:
             stand_in.give_back(function)
             self._used.discard(code)
+
+    def _begun(self, code: CodeType, function: FunctionType) -> tuple[StandIn, JitFunction] | None:
+        """What stands in for a function from now on; None: another call uses it, or it is let be."""
+        with self._lock:
+            if code in self._used:
+                return None
+            known = self.steps.pop(code, None)
+            if known is None:
+                stand_in = StandIn(code, function)
+                known = stand_in, self.owner._beside(stand_in.function)
+            self.steps[code] = known
+            if len(self.steps) > PIECES_LIMIT:
+                self.steps.popitem(last=False)
+            if known[1].counts.captures > CAPTURES_LIMIT:
+                return None
+            self._used.add(code)
+            return known
 
 
 class _Running(threading.local):
