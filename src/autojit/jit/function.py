@@ -63,7 +63,7 @@ from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
 from autojit.jit.overlaps import told_apart
-from autojit.jit.payoff import FREE, Payoff
+from autojit.jit.payoff import Payoff
 from autojit.jit.pieces import Pieces
 from autojit.jit.pytree import Args, Kwargs
 from autojit.jit.rank_programs import require_same_program
@@ -331,9 +331,8 @@ class JitFunction(Answers):
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         if id(branch) in root.compiling:
             return eagerly(self)
-        if not (self.fullgraph or self.is_measured) and self.payoff.waits(root, self.natives.total()):
-            if root.captures >= FREE and any(isinstance(node, Decision) for node in root.branch):
-                return Eagerly(too_many(self.name, root, self.counts.reasons))
+        is_free = self.fullgraph or self.is_measured or any(isinstance(node, Decision) for node in root.branch)
+        if not is_free and self.payoff.waits(root, self.natives.total()):
             return Eagerly(InVain(self.payoff.in_vain))
         if root.captures >= CAPTURE_LIMIT:
             return Eagerly(too_many(self.name, root, self.counts.reasons))
