@@ -28,13 +28,13 @@ HEAD = """\
 # Tests of which a run takes one case of K (tests/shares.py): K, processor seconds of all cases, the test.
 # Written by `python -m tests.shares`.
 """
-SECONDS = 0.5
+SECONDS = 2.0
 """What the cases of a test that are run may take together, on the machine that the page was written on."""
 
-CASES = 2
+CASES = 4
 """So many are run at least."""
 
-MOST = 8
+MOST = 4
 """K at most."""
 
 WHOLE = ("tests/docs/", "tests/examples/", "tests/ops/test_laws.py::")
