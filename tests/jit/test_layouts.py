@@ -141,7 +141,8 @@ the order of one loop over both is not that of the products which the step makes
 @pytest.mark.parametrize("layout", EXPANDED)
 def test_results_and_gradients_lie_as_in_eager_mode(layout: str) -> None:
     pairs = [*zip(run(lambda f: f, layout), run(aj.jit, layout), strict=True)]
-    told = [one for one in pairs if not one[0][0].startswith(IN_PARTS)]
+    agreeing = "cotangents row-major" if layout == "row-major" else "none"
+    told = [one for one in pairs if one[0][0].endswith(agreeing) or not one[0][0].startswith(IN_PARTS)]
     assert [compiled[:3] for _, compiled in told] == [eager[:3] for eager, _ in told]
     assert [compiled[:2] for _, compiled in pairs] == [eager[:2] for eager, _ in pairs]
     for eager, compiled in pairs:
