@@ -131,13 +131,15 @@ def _exported(source: Any, copy: bool | None) -> Any:
         return source.__dlpack__(**queue)
 
 
+NUMBERS = frozenset((bool, int, float, complex, list, tuple))
+"""Kinds of numbers and of nests of them, which need not be asked what they are."""
 _OF_FOREIGN_ARRAYS = ("__dlpack__", "__cuda_array_interface__", "__array_interface__", "__array__")
 
 
 def is_foreign_array(data: object) -> bool:
     """Whether an object is an array of another library: it offers its memory, or converts itself to NumPy's."""
     kind = type(data)  # not the object, which may answer every name
-    return any(hasattr(kind, name) for name in _OF_FOREIGN_ARRAYS)
+    return kind not in NUMBERS and any(hasattr(kind, name) for name in _OF_FOREIGN_ARRAYS)
 
 
 def is_number(data: Any) -> bool:
@@ -161,7 +163,7 @@ def holds_tensors(data: object) -> bool:
 def is_on_device(data: object) -> bool:
     """Whether an object is another library's array in memory of a device."""
     kind = type(data)
-    if issubclass(kind, Tensor | np.ndarray):
+    if kind in NUMBERS or issubclass(kind, Tensor | np.ndarray):
         return False
     if hasattr(kind, "__dlpack_device__"):
         return space_for(data.__dlpack_device__()) is not None  # type: ignore[attr-defined]
@@ -174,7 +176,7 @@ _OF_NUMBERS = ("__len__", "__getitem__", "__iter__", "__float__", "__int__", "__
 
 def require_numbers(data: object) -> None:
     """UsageError for what is not a number and holds none: NumPy would ask the object, which may answer every name."""
-    if not any(hasattr(type(data), name) for name in _OF_NUMBERS):
+    if type(data) not in NUMBERS and not any(hasattr(type(data), name) for name in _OF_NUMBERS):
         raise UsageError(f"Could not infer dtype of {type(data).__name__}")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.device import CPU, DeviceLike, default_device
-from autojit.core.dtypes import DType, default_dtype, dtype_of, dtype_of_number, dtype_of_numpy, float64, int64
+from autojit.core.dtypes import DType, default_dtype, dtype_of, dtype_of_number, dtype_of_numpy, float32, float64, int64
 from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError, too_large
 from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
@@ -21,6 +21,7 @@ from autojit.dispatch.promotion import Number, Operand, as_operand, cast
 from autojit.functions.comparison import eq, where
 from autojit.functions.elementwise import clone, floor_divide
 from autojit.functions.exchange import (
+    NUMBERS,
     array_of_foreign,
     array_of_numbers,
     from_dlpack,
@@ -83,14 +84,15 @@ def _on(place: DeviceLike, found: Tensor) -> Tensor:
 
 def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
     dtype = dtype_of(dtype)
-    if is_on_device(data):
-        data = array_of_foreign(data)
-    if isinstance(data, Tensor):
-        found = clone(data.detach()) if copy else data
-        return found if dtype is None else cast(found, dtype)
-    if is_symbolic(data) or hasattr(type(data), "as_operand"):
-        made = _number_of_step(data)
-        return made if dtype is None else cast(made, dtype)
+    if type(data) is not np.ndarray and type(data) not in NUMBERS:
+        if is_on_device(data):
+            data = array_of_foreign(data)
+        if isinstance(data, Tensor):
+            found = clone(data.detach()) if copy else data
+            return found if dtype is None else cast(found, dtype)
+        if is_symbolic(data) or hasattr(type(data), "as_operand"):
+            made = _number_of_step(data)
+            return made if dtype is None else cast(made, dtype)
     if isinstance(data, list | tuple) and holds_tensors(data):
         parts = [_from_data(d, dtype, copy=False) for d in data]
         if all(is_number(d) for d in data):
@@ -104,7 +106,11 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
     """A NumPy array of one of our dtypes."""
     if isinstance(data, np.ndarray | np.generic):
         wanted = dtype_of_numpy(data.dtype) if dtype is None else dtype
+        if not copy and type(data) is np.ndarray and data.dtype is wanted.numpy:
+            return data
         return quietly(lambda: np.array(data, dtype=wanted.numpy, copy=True if copy else None))
+    if type(data) is float and (dtype or default_dtype()) in (float32, float64):
+        return quietly(np.array, data, (dtype or default_dtype()).numpy)
     if is_foreign_array(data):
         return array_from(array_of_foreign(data), dtype, copy)
     plain = array_of_numbers(data)

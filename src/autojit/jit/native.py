@@ -284,14 +284,13 @@ class NativeStep:
         executable = step.segment.executable
         orders = step.results.orders
         specs = [(v.type.shape, v.type.dtype.numpy, o) for v, o in zip(step.results.values, orders, strict=True)]
-        self._has_open_shape = [is_open(spec[0]) for spec in specs]
         inference, spent = step.results.made_in_inference, step.results.spent
         rings = tuple(
             OutputRing(
-                lambda spec=spec, k=k: self._output(k, spec, k in inference, spent.get(k)),  # type: ignore[misc]
+                self._maker(k, spec[0], spec[2], k in inference, spent.get(k)),
                 executable.n_inputs + k,
                 slot_equals=(("_requires_grad", k in spent), ("_grad_fn", spent.get(k)), *_UNTOUCHED),
-                is_open=self._has_open_shape[k],
+                is_open=is_open(spec[0]),
             )
             for k, spec in enumerate(specs)
         )
@@ -341,15 +340,22 @@ class NativeStep:
         found = self.step.segment.sizes()
         return found if all(n >= 0 for n in found.values()) else self.sizes
 
-    def _output(self, place: int, spec: tuple[Any, Any, Any], inference: bool, spent: SpentNode | None) -> Tensor:
-        """A tensor for a result."""
-        shape, _, order = spec
-        shape = concrete(shape, self._present_sizes()) if self._has_open_shape[place] else shape
-        made = wrap(self.step.segment.executable.allocate(place, shape, order))
-        if inference:
-            mark_inference(made)
-        made._requires_grad, made._grad_fn = spent is not None, spent
-        return made
+    def _maker(
+        self, place: int, shape: Any, order: Any, inference: bool, spent: SpentNode | None
+    ) -> Callable[[], Tensor]:
+        """What makes tensors for a result."""
+        allocator = self.step.segment.executable.allocator
+        allocate = None if is_open(shape) else allocator(place, shape, order)
+
+        def make() -> Tensor:
+            made = wrap((allocate or allocator(place, concrete(shape, self._present_sizes()), order))())
+            if inference:
+                mark_inference(made)
+            if spent is not None:
+                made._requires_grad, made._grad_fn = True, spent
+            return made
+
+        return make
 
     def _results(self) -> tuple[tuple[Output | Constant, ...], bool]:
         results = self.step.results

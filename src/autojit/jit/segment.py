@@ -266,7 +266,7 @@ class Segment:
         executable = self.executable
         sizes = executable.sizes_of([a.shape for a in arguments]) if executable.symbols else ()
         shapes = executable.storage_shapes(sizes, self.n_free)
-        free = [executable.allocate(k, shape) for k, shape in enumerate(shapes)]
+        free = [executable.allocator(k, shape)() for k, shape in enumerate(shapes)]
         return list(executable.run_inside(arguments, free, sizes))
 
     def sizes(self) -> dict[str, int]:

@@ -16,9 +16,8 @@ import numpy as np
 from autojit.core.device_array import layout_in_memory
 from autojit.runtime.entry_records import AcceptedSets, Ring, RingEntry
 from autojit.runtime.entry_spec import OutputRing, Slots
-from autojit.runtime.entry_words import address_of
 from autojit.runtime.executable import data_address
-from autojit.runtime.object_layout import array_flags, attributes_offset, slot_offset, word_at
+from autojit.runtime.object_layout import attributes_offset, data_and_flags, slot_offset, word_at
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -67,20 +66,26 @@ class EntryRings:
             self.refill(ring)
 
     def refill(self, ring: int) -> None:
-        """Replace the tensors of a ring that are in use by fresh ones, for the present sizes."""
+        """Replace the tensors of a ring that are in use or spent by fresh ones, for the present sizes.
+
+        A program that keeps what it gets, or a part of it (a list of losses, ``step(x).detach()``), has every tensor
+        that it gets made here.
+        """
         spec = self.rings[ring]
         tensors = self._tensors(ring)
-        all_in_use = len(tensors) == self._capacity(ring) and all(_is_in_use(tensors, k) for k in range(len(tensors)))
-        kept = [tensors[rank] for rank in range(len(tensors)) if self._is_free(ring, rank)]
+        free = self._free(ring, tensors)
+        words: list[int] = self._entries[ring][self._row(ring), free].ravel().tolist()
+        kept = [tensors[rank] for rank in free]
+        if len(tensors) == self._capacity(ring) and not free:
+            self._grow(ring)
         tensors.clear()
         tensors.extend(kept)
-        if all_in_use:
-            self._grow(ring)
         del kept
-        while len(tensors) < self._capacity(ring):
-            tensors.append(spec.make())
-        for rank in range(len(tensors)):
-            self._describe_entry(ring, rank)
+        for _ in range(self._capacity(ring) - len(tensors)):
+            made = spec.make()
+            tensors.append(made)
+            words += _described(made, getattr(made, spec.array_slot))
+        self._entries[ring][self._row(ring)] = np.array(words).reshape(len(tensors), -1)
         self.records[ring, Ring.n_entries.place] = len(tensors)
 
     def _capacity(self, ring: int) -> int:
@@ -128,43 +133,35 @@ class EntryRings:
     def _tensors(self, ring: int) -> list[Any]:
         return self._held[ring][self._row(ring)]
 
-    def _is_free(self, ring: int, rank: int) -> bool:
-        """Whether only the ring holds the tensor and only the tensor its array, as the native code sees it."""
-        spec = self.rings[ring]
-        held = self._tensors(ring)
-        if _is_in_use(held, rank):  # most are where a ring is filled up
-            return False
-        cls = type(held[rank])
-        tensor, content, array = (int(word) for word in self._entries[ring][self._row(ring), rank][:3])
-        if _references(tensor) != 1 or word_at(tensor + slot_offset(cls, spec.array_slot)) != content:
-            return False
-        is_alone = _references(content) == 1 and _references(array) == 1
-        untouched = (word_at(tensor + slot_offset(cls, name)) == address_of(value) for name, value in spec.slot_equals)
-        return is_alone and all(untouched) and not getattr(held[rank], "__dict__", None)
+    def _free(self, ring: int, tensors: list[Any]) -> list[int]:
+        """Ranks of tensors that only the ring holds, of which only the tensor holds its array, as native code sees it.
 
-    def _describe_entry(self, ring: int, rank: int) -> None:
-        tensor = self._tensors(ring)[rank]
-        content = getattr(tensor, self.rings[ring].array_slot)
-        array = layout_in_memory(content)
-        cls: type = type(tensor)
-        attributes = id(tensor.__dict__) if attributes_offset(cls) else 0
-        self._entries[ring][self._row(ring), rank] = RingEntry(
-            tensor=id(tensor),
-            content=id(content),
-            array=id(array),
-            data=data_address(array),
-            flags=array_flags(array),
-            attributes=attributes,
-        )
+        One that the caller has let go can still be spent: a view or another library shares its memory.
+        """
+        spec, words = self.rings[ring], self._entries[ring][self._row(ring)]
+        free = []
+        for rank in range(len(tensors)):
+            if sys.getrefcount(tensors[rank]) > 2:  # the list and the argument
+                continue
+            held = tensors[rank]
+            if any(getattr(held, name) is not value for name, value in spec.slot_equals):
+                continue
+            tensor, content, array = words[rank, :3].tolist()
+            at = tensor + slot_offset(type(held), spec.array_slot)
+            is_alone = _references(tensor) == 2 and _references(content) == 1 and _references(array) == 1
+            if is_alone and word_at(at) == content and not getattr(held, "__dict__", None):
+                free.append(rank)
+        return free
+
+
+def _described(tensor: Any, content: Any) -> RingEntry:
+    array = layout_in_memory(content)
+    attributes = id(tensor.__dict__) if attributes_offset(type(tensor)) else 0
+    return RingEntry.in_order(id(tensor), id(content), id(array), *data_and_flags(array), attributes)
 
 
 def _rows_of(ring: OutputRing) -> int:
     return MOST_SETS if ring.is_open else 1
-
-
-def _is_in_use(tensors: list[Any], rank: int) -> bool:
-    """Whether the caller has it. One that it let go can still be spent: a view or another library shares its memory."""
-    return sys.getrefcount(tensors[rank]) > 2  # the list and the argument
 
 
 def _size_bytes(tensor: Any, spec: OutputRing) -> int:

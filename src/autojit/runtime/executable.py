@@ -17,7 +17,7 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ from autojit.runtime.failures import Failures
 from autojit.runtime.gate import Gate
 from autojit.runtime.kernel_timing import KernelRow, kernel_rows, run_entries, watching
 from autojit.runtime.loader import LoadedObject
-from autojit.runtime.memory import allocate_at
+from autojit.runtime.memory import allocate_at, allocator_at
 from autojit.runtime.object_layout import layout_is_known
 from autojit.runtime.size_program import SizeProgram, sizes_of
 
@@ -157,23 +157,27 @@ class Executable:
         sizes = self.sizes_of([array.shape for array in inputs])
         if outputs is None:
             shapes = self.storage_shapes(sizes)
-            outputs = [self.allocate(k, shape) for k, shape in enumerate(shapes)]
+            outputs = [self.allocator(k, shape)() for k, shape in enumerate(shapes)]
         self._check(inputs, outputs, sizes)
         return [*self.run_with(inputs, outputs, sizes)]
 
-    def allocate(self, output: int, shape: tuple[int, ...], order: Sequence[int] | None = None) -> Array:
-        """An array for an output; ``order`` as in `allocate_at`.
+    def allocator(self, output: int, shape: tuple[int, ...], order: Sequence[int] | None = None) -> Callable[[], Array]:
+        """What gives an array for an output at every call; ``order`` as in `allocate_at`.
 
-        Raises:
-            OutOfMemoryError: it names the op that makes the output, and its line.
+        It raises `OutOfMemoryError`, which names the op that makes the output, and its line.
         """
-        try:
-            made: Array = allocate_at(self.outputs[output].device, shape, self.outputs[output].dtype, order)
-            return made
-        except MemoryError as error:
-            if self.diagnosis is None or self._lowered is None:
-                raise
-            raise self.diagnosis.out_of_memory(error, self._lowered.schedule.outputs[output], shape) from None
+        make = allocator_at(self.outputs[output].device, shape, self.outputs[output].dtype, order)
+
+        def allocate() -> Array:
+            try:
+                made: Array = make()
+                return made
+            except MemoryError as error:
+                if self.diagnosis is None or self._lowered is None:
+                    raise
+                raise self.diagnosis.out_of_memory(error, self._lowered.schedule.outputs[output], shape) from None
+
+        return allocate
 
     def _finished(self, outputs: Sequence[Array], sizes: SizeProgram) -> list[Array]:
         """The first results, in arrays that the call was given: those that it counted are cut to their size."""

@@ -211,6 +211,15 @@ def array_flags(array: Any) -> int:
     return ctypes.c_int32.from_address(id(array) + layout.ARRAY_FLAGS_OFFSET).value
 
 
+def data_and_flags(array: Any) -> tuple[int, int]:
+    """The address of an array's first element and NumPy's flag word, by one look."""
+    words = _array_words(id(array))[:]
+    return words[layout.ARRAY_DATA_OFFSET // 8], words[layout.ARRAY_FLAGS_OFFSET // 8] & 0xFFFFFFFF
+
+
+_array_words = (ctypes.c_uint64 * (layout.ARRAY_FLAGS_OFFSET // 8 + 1)).from_address
+
+
 def new_capsule(address: int) -> object:
     """A PyCapsule of an address."""
     create = ctypes.pythonapi.PyCapsule_New
