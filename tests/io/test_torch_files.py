@@ -209,6 +209,31 @@ def test_whole_modules_of_the_library_come_back() -> None:
         aj.load(io.BytesIO(of_pickle(bad[:-2] + b"\x81Nb.")), weights_only=False)
 
 
+class Block(aj.nn.Module):
+    """A module of a user."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.inner = aj.nn.Linear(n, n)
+        self.sizes = (n, n)
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x).relu()
+
+
+def test_whole_modules_of_the_program_come_back_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = aj.nn.Sequential(Block(3), aj.nn.Dropout(0.5)).eval()
+    content = saved(model)
+    with pytest.raises(UnsafeGlobalError, match="weights_only=False"):
+        loaded(content)
+    monkeypatch.setattr(Block, "__init__", lambda *args: pytest.fail("the initialiser was called"))
+    again = aj.load(io.BytesIO(content), weights_only=False)
+    x = aj.rand(2, 3)
+    assert type(again[0]) is Block and again[0].sizes == (3, 3) and aj.equal(again(x), model(x))
+    again(x).sum().backward()
+    assert again[0].inner.weight.grad is not None
+
+
 class Evil:
     """Would run a program."""
 

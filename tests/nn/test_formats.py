@@ -109,6 +109,22 @@ def test_a_module_in_a_format_has_its_images_in_it() -> None:
 
 
 WEIGHT = aj.arange(144.0).reshape(4, 4, 3, 3)
+
+
+def test_a_weight_too_decides_on_the_format_of_a_convolution() -> None:
+    for image, weight in ((IMAGES, WEIGHT), (IMAGES.contiguous(), WEIGHT.contiguous(memory_format=LAST))):
+        assert F.conv2d(image, weight).is_contiguous(memory_format=LAST)
+    assert F.conv2d(IMAGES.contiguous(), WEIGHT).is_contiguous()
+
+
+def test_places_of_maxima_are_laid_out_as_the_maxima() -> None:
+    for pooled in (F.max_pool2d(IMAGES, 2, return_indices=True), F.adaptive_max_pool2d(IMAGES, 3, return_indices=True)):
+        assert all(t.is_contiguous(memory_format=LAST) for t in pooled)
+    maxima, places = F.max_pool2d(IMAGES[..., :4], 2, return_indices=True)
+    assert F.max_unpool2d(maxima, places, 2).is_contiguous(memory_format=LAST)
+    assert F.max_unpool2d(maxima.contiguous(), places, 2).is_contiguous()
+
+
 LAYERS: dict[str, Callable[[Tensor], Any]] = {
     "conv2d": lambda x: F.conv2d(x, WEIGHT),
     "conv_transpose2d": lambda x: F.conv_transpose2d(x, WEIGHT),
@@ -120,6 +136,8 @@ LAYERS: dict[str, Callable[[Tensor], Any]] = {
     "batch_norm of running values": lambda x: F.batch_norm(x, aj.zeros(4), aj.ones(4)),
     "group_norm": lambda x: F.group_norm(x, 2),
     "interpolate": lambda x: F.interpolate(x, scale_factor=2),
+    "smoothed": lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True),
+    "areas": lambda x: F.interpolate(x, scale_factor=0.5, mode="area"),
     "pad": lambda x: F.pad(x, (1, 1, 1, 1)),
     "reflected": lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"),
     "pixel_unshuffle": lambda x: F.pixel_unshuffle(x[..., :4], 2),

@@ -14,13 +14,19 @@ from autojit.tensor.tensor import layout_of
 _FORMATS = {4: channels_last, 5: channels_last_3d}
 
 
-def laid_out_as(found: Tensor, input: Tensor) -> Tensor:
-    """A fresh result, moved so that the channels (axis 1) are innermost in memory where they are so in the input."""
+def laid_out_as(found: Tensor, input: Tensor, *, or_dense: bool = False) -> Tensor:
+    """A fresh result, moved so that the channels (axis 1) are innermost in memory where they are so in the input.
+
+    Args:
+        or_dense: also where that is only a way to see it, as steps along axes of one element say nothing.
+    """
     array = input._array
     if type(array) is np.ndarray and array.flags.c_contiguous:
         return found
     wanted = _FORMATS.get(input.ndim)
-    if wanted is None or found.ndim != input.ndim or found is input or not has_channels_innermost(input):
+    if wanted is None or found.ndim != input.ndim or found is input:
+        return found
+    if not (has_channels_innermost(input) or (or_dense and is_contiguous(input, memory_format=wanted))):
         return found
     return found if is_contiguous(found, memory_format=wanted) else laid_out(found, order_in(found, wanted))
 

@@ -54,14 +54,13 @@ def _whole(input: Operand, dtype: DType | None, what: str) -> Tensor:
     return cast(t, int64) if type_of(t).dtype.category < 2 else t
 
 
-def _require_float(t: Tensor, what: str) -> None:
+_NO_DTYPE = "could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got:"
+
+
+def _require_float(t: Tensor, what: str, refusal: str = _NO_DTYPE) -> None:
     if type_of(t).dtype.category < 2:
-        raise DTypeError(
-            f"{what}(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
-            f"Got: {type_of(t).dtype.scalar_type}",
-            {"input": t},
-            "convert it: x.float()",
-        )
+        kind = type_of(t).dtype.scalar_type
+        raise DTypeError(f"{what}(): {refusal} {kind}", {"input": t}, "convert it: x.float()")
 
 
 @declared(out=DTYPE_OUT)
@@ -156,7 +155,7 @@ def nansum(input: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DT
 def nanmean(input: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Mean of the elements that are not NaN."""
     t = as_operand(input, "nanmean")
-    _require_float(t, "nanmean")
+    _require_float(t, "nanmean", "expected input to have floating point or complex dtype but got")
     counted = sum(cast(isnan(t).logical_not(), type_of(t).dtype), dim, keepdim)
     return div(nansum(t, dim, keepdim, dtype=dtype), counted)
 

@@ -34,7 +34,7 @@ class Allowed:
 
 
 class Own:
-    """A class of autojit's own modules: it is made without its initialiser and given its attributes, never called."""
+    """A class of modules: it is made without its initialiser and given its attributes, never called."""
 
     def __init__(self, found: Any) -> None:
         self.found = found
@@ -58,8 +58,8 @@ def _allowed_or_known(module: str, name: str, modules: Mapping[str, Any]) -> Any
         if is_forbidden(full)
         else "load(..., weights_only=False) makes autojit's own modules"
         if full.startswith("autojit.")
-        else "save a state_dict instead of whole objects; or, if you trust the file, "
-        f"autojit.serialization.add_safe_globals([{name}])",
+        else "save a state_dict instead of whole objects; load(..., weights_only=False) makes modules, of classes that "
+        f"the program has imported; or, if you trust the file, autojit.serialization.add_safe_globals([{name}])",
     )
 
 
@@ -93,7 +93,7 @@ def is_known(name: str) -> bool:
 class PickleReader:
     """Runs the instructions of one pickle; ``persistent`` makes what the file refers to outside of it.
 
-    ``modules`` are classes and functions of autojit's own that the file may name besides, by their full names.
+    ``modules`` are classes of modules, and functions of autojit's own, that the file may name besides, by full names.
     """
 
     def __init__(
@@ -291,7 +291,7 @@ def _attributes(state: Any) -> dict[str, Any]:
 
 
 def _set_attributes(module: Any, state: Any) -> None:
-    """Give a module of autojit's own what it had when it was saved."""
+    """Give a module what it had when it was saved."""
     attributes = _attributes(state)
     try:
         setter = getattr(module, "__setstate__", None)

@@ -72,13 +72,14 @@ def load(
 ) -> Any:  # fmt: skip
     """Read a file of ``save``, of ``torch.save`` or in the safetensors format (which gives a dict of tensors).
 
-    Nothing in a file is ever executed, whatever ``weights_only`` says: a class of yours comes back only after
-    ``serialization.add_safe_globals``. An open file is read from its beginning.
+    Nothing in a file is ever executed, whatever ``weights_only`` says: a class of yours that is no module comes back
+    only after ``serialization.add_safe_globals``. An open file is read from its beginning.
 
     Args:
         map_location: where tensors go: a device, a dict of places by those they were at, or a function of a storage and
             its place, which returns it moved (``storage.cuda(1)``), as it is (on the CPU), or None for where it was.
-        weights_only: False lets the file hold whole modules, as long as they are autojit's own.
+        weights_only: False lets the file hold whole modules, of autojit's classes and of those that the program has
+            imported: each is made without its initialiser and given its attributes.
         mmap: map the tensors' memory, so that it is read from the file when it is looked at; needs a path.
         pickle_load_args: ``encoding`` of the text of files from Python 2, as of ``pickle.load``.
 

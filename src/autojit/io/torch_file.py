@@ -98,21 +98,22 @@ def read_file(
     Args:
         map_location: where storages of other devices go: a device, a dict of them, or a function.
         path: the file's path, to map its storages copy-on-write instead of reading them.
-        with_modules: whether the file may hold whole modules of ``autojit.nn``.
+        with_modules: whether the file may hold whole modules, of classes that the program has.
 
     Raises:
         LoadError: the file is damaged.
         UnsafeGlobalError: it names something that is not allowed.
     """
-    return _reader(file, map_location, path).object(encoding, own_names() if with_modules else {})
+    return _reader(file, map_location, path).object(encoding, names_of_modules() if with_modules else {})
 
 
-def own_names() -> dict[str, Any]:
-    """The modules and pruning methods of ``autojit.nn`` and the functions of ``nn.functional`` by their full names."""
+def names_of_modules() -> dict[str, Any]:
+    """The classes of modules and pruning methods that the program has, autojit's own and others, and the functions of
+    ``nn.functional``, by their full names. Of two classes of one name the one made last is meant.
+    """
     kinds: list[Any] = [aj.nn.Module, BasePruningMethod]
     for kind in kinds:  # grows as it is walked: classes that follow from those before
-        found = [k for k in kind.__subclasses__() if k.__module__.startswith("autojit.nn.")]
-        kinds += [k for k in found if not issubclass(k, JittedModule)]  # which have the names of others
+        kinds += [k for k in kind.__subclasses__() if not issubclass(k, JittedModule)]  # which have the names of others
     functions = [f for f in vars(aj.nn.functional).values() if isinstance(f, FunctionType)]
     return {f"{found.__module__}.{found.__qualname__}": found for found in (*kinds, *functions)}
 

@@ -25,6 +25,7 @@ from autojit.functions import order as order
 from autojit.functions import reduction as reduction
 from autojit.functions.factories import full_like
 from autojit.functions.namespace import iinfo
+from autojit.ops.base import normalize_axes
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
 
@@ -84,7 +85,8 @@ def prod(
     """The product over ``dim``; 1 where nothing is kept."""
     x = _converted(input, dtype, widens=True)
     found = _kept(x, mask, 1)
-    for axis in sorted((a % max(type_of(x).ndim, 1) for a in _axes(x, dim)), reverse=True):
+    is_none = isinstance(dim, Sequence) and not dim  # as in torch: of its masked functions only this one goes over none
+    for axis in reversed(() if is_none else normalize_axes(_axes(x, dim), max(type_of(x).ndim, 1), "prod")):
         found = reduction.prod(found, axis, bool(keepdim))
     return found
 

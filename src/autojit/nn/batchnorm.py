@@ -6,6 +6,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
+from autojit.core.user_warnings import warn
 from autojit.nn import functional as F
 from autojit.nn.declared_layer import AffineLayer
 from autojit.nn.module import Module
@@ -129,14 +130,28 @@ class _InstanceNorm(_NormBase):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
+    def _other_channels(self, input: Tensor, dim: int) -> None:
+        """ValueError for other channels than the layer has, or a warning where no parameter is per channel."""
+        if self.affine:
+            raise ValueError(
+                f"expected input's size at dim={dim} to match num_features ({self.num_features}), but got: "
+                f"{input.shape[dim]}."
+            )
+        warn(
+            f"input's size at dim={dim} does not match num_features. You can silence this warning by not passing in "
+            "num_features, which is not used because affine=False"
+        )
+
+    def _get_no_batch_dim(self) -> int:
+        """The axes of one sample; subclasses for samples of other ranks say theirs, as torch's do."""
+        return int(self._ranks[0])
+
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
-        is_single = input.ndim == self._ranks[0]
+        is_single = input.ndim == self._get_no_batch_dim()
+        if input.shape[not is_single] != self.num_features:
+            self._other_channels(input, int(not is_single))
         x = input.unsqueeze(0) if is_single else input
-        if self.affine and x.shape[1] != self.num_features:
-            raise ValueError(
-                f"expected input's size at dim=1 to match num_features ({self.num_features}), but got: {x.shape[1]}."
-            )
         use_input = self.training or not self.track_running_stats
         found = F.instance_norm(
             x, self.running_mean, self.running_var, self.weight, self.bias, use_input, self.momentum or 0.0, self.eps

@@ -398,7 +398,7 @@ class ParameterDict(JoinedDicts, Module):
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """A new dict with the same value for every key."""
-        return ParameterDict(dict.fromkeys(keys, default))
+        return ParameterDict(OrderedDict.fromkeys(keys, default))
 
     def pop(self, key: str) -> Any:
         """Remove and return the value of ``key``."""
@@ -418,7 +418,7 @@ class ParameterDict(JoinedDicts, Module):
 
     def copy(self) -> ParameterDict:
         """A new dict of the same parameters."""
-        return ParameterDict(dict(self.items()))
+        return ParameterDict(OrderedDict(self.items()))
 
     def update(self, parameters: Any) -> None:
         """Add the values of a mapping or of (key, value) pairs."""

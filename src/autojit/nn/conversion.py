@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import autojit as aj
-from autojit.core.device import META
+from autojit.core.device import META, Device
 from autojit.core.dtypes import dtype_of
 from autojit.core.errors import UnsupportedError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.functions.memory import rank_of
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
@@ -28,8 +30,29 @@ def convert_parameter(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> N
         parameter.grad = fn(grad.detach()).requires_grad_(grad.requires_grad)
 
 
+_FORMS = re.compile("([PN]([DN]B?B?)?|DB?B?|TB?B?)?")
+"""Arguments of ``to`` by place: a device (P; N: None) and a dtype (D), a dtype, or a tensor (T); then switches (B)."""
+
+_KEYWORDS = frozenset({"device", "dtype", "tensor", "non_blocking", "copy", "memory_format"})
+
+
+def _letter(argument: Any) -> str:
+    kinds = {"B": bool, "D": aj.dtype, "T": Tensor, "P": str | int | Device, "N": type(None)}
+    return next((letter for letter, kind in kinds.items() if isinstance(argument, kind)), "X")
+
+
 def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """Device and dtype (None: unchanged) of the arguments of ``to``."""
+    """Device and dtype (None: unchanged) of the arguments of ``to``.
+
+    Raises:
+        TypeError: they are of no form that ``to`` has.
+    """
+    if not _FORMS.fullmatch("".join([_letter(dtype_of(a)) for a in args])) or not _KEYWORDS.issuperset(kwargs):
+        given = ", ".join([*(type(a).__name__ for a in args), *(f"{k}={type(v).__name__}" for k, v in kwargs.items())])
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got ({given}), but expected one of: (device, dtype, "
+            "non_blocking), (dtype, non_blocking), (tensor, non_blocking), each with memory_format by name"
+        )
     device, dtype = kwargs.get("device"), dtype_of(kwargs.get("dtype"))
     for arg in (*map(dtype_of, args), *([kwargs["tensor"]] if "tensor" in kwargs else [])):
         if isinstance(arg, Tensor):
@@ -79,7 +102,11 @@ class ConversionMixin:
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
             )
-
+        if dtype is not None and dtype.is_complex:
+            warn(
+                "Complex modules are a new feature under active development whose design may change, and some modules "
+                "might not work as expected when using complex tensors as parameters or buffers."
+            )
         wanted = kwargs.get("memory_format")
         laid = None if wanted is None else rank_of(wanted)
 

@@ -150,8 +150,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
         elif isinstance(value, Module):
             self._forget(name, keep="_modules", what="module")
             self.register_module(name, value)
-        elif isinstance(value, Buffer):
-            self._forget(name, keep="_buffers", what="buffers")
+        elif isinstance(value, Buffer) and not self._is_other_member(name):
             register_as_told(self, name, value)
         elif not self._replaces_member(name, value):
             old = self.__dict__.get(name, _ABSENT)
@@ -168,8 +167,11 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
         for kind in _MEMBERS:
             if kind != keep:
                 state[kind].pop(name, None)
-        if keep != "_buffers":
-            state["_non_persistent_buffers_set"].discard(name)
+        state["_non_persistent_buffers_set"].discard(name)
+
+    def _is_other_member(self, name: str) -> bool:
+        """Whether ``name`` is a parameter or a module, which a buffer never replaces."""
+        return any(name in self.__dict__.get(kind, ()) for kind in ("_parameters", "_modules"))
 
     def _replaces_member(self, name: str, value: Any) -> bool:
         """Assign None (or a tensor, for a buffer) to an existing member; False when ``name`` is not a member."""

@@ -60,6 +60,8 @@ class Parameter(Tensor):
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
 
+    __str__ = __repr__
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         """A parameter of the same class on memory of its own, without the gradient."""
         found: Parameter | None = memo.get(id(self))

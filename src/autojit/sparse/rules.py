@@ -133,7 +133,8 @@ def _add(op: Op, operands: Sequence[Tensor]) -> Tensor:
         )
         if x._layout is not sparse_coo:
             return _in_layout(both.coalesce(), x)
-        return both.coalesce() if both._index_part._array is not None else both
+        is_once = x._is_coalesced and y._is_coalesced  # else places stay as often as they are in both, as in torch
+        return both.coalesce() if is_once and both._index_part._array is not None else both
     if isinstance(y, SparseTensor):
         return _added(x, y, sign)
     assert isinstance(x, SparseTensor)

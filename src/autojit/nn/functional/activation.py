@@ -16,6 +16,7 @@ from autojit.core.top_level import top_level
 from autojit.core.user_warnings import warn
 from autojit.dispatch.kernels import in_one_pass
 from autojit.functions.autocast import in_full_precision_on_devices, in_lower_precision
+from autojit.functions.out_arguments import with_out
 from autojit.functions.refused_dtypes import refuses
 from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
@@ -188,6 +189,7 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     return celu(input, alpha, True)
 
 
+@with_out
 @refuses("bool int complex")
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x Phi(x), exact or with ``approximate="tanh"`` by tanh. Source: arXiv:1606.08415."""
@@ -213,6 +215,7 @@ def softplus_of(x: Tensor) -> Tensor:
     return logaddexp(x, 0)
 
 
+@with_out
 @refuses("bool int")
 @in_full_precision_on_devices
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
@@ -220,6 +223,7 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     return in_one_pass("softplus", (beta, threshold), input, node="SoftplusBackward0")
 
 
+@with_out
 @refuses("int")
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), accurate at both ends."""
@@ -240,6 +244,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     return in_one_pass("tanhshrink", (), input, node="SubBackward0", keeps=False)
 
 
+@with_out
 @refuses("int complex")
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x shrunk towards zero by ``lambd``."""

@@ -6,6 +6,7 @@ Window i of o along an axis of n covers [floor(i n / o), ceil((i + 1) n / o)).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import autojit as aj
@@ -23,6 +24,9 @@ __all__ = [
     "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices",
 ]  # fmt: skip
+
+_MOST = 1 << 48
+"""Windows of more than this no machine has memory for: addresses have fewer bits."""
 
 OutputSize = int | None | Sequence[int | None]
 
@@ -45,6 +49,8 @@ def _adaptive(ndim: int, kind: str, input: Tensor, output_size: OutputSize) -> l
     sizes = [n if o is None else int(o) for n, o in zip(input.shape[-ndim:], given, strict=True)]
     if min(sizes) < 0:
         raise UsageError(f"{name}: elements of output_size must be greater than or equal to 0 but received {sizes}")
+    if prod(sizes) >= _MOST:
+        raise UsageError(f"{name}: Storage size calculation overflowed with output_size={sizes}", {"input": input})
     pairs = zip(input.shape[-ndim:], sizes, strict=True)
     return [[(i * n // o, -(-(i + 1) * n // o)) for i in range(o)] for n, o in pairs]
 
@@ -93,7 +99,7 @@ def _adaptive_max_pool(ndim: int, input: Tensor, output_size: OutputSize, return
         places = [w.gather(axis + 1, chosen).squeeze(axis + 1) for w in windows_of]
         places.insert(0, tap + starts.reshape(-1, *(1,) * (ndim - 1 - place)))
     best = laid_out_as(best, input)
-    return (best, flat_places(places, input.shape[-ndim:])) if return_indices else best
+    return (best, laid_out_as(flat_places(places, input.shape[-ndim:]), input)) if return_indices else best
 
 
 @top_level

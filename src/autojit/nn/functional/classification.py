@@ -39,6 +39,12 @@ def _check_classes(name: str, input: Tensor, target: Tensor, weight: Tensor | No
         raise ArgumentError(
             f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({target.shape[0]})."
         )
+    if input.ndim <= 2 and target.ndim > 1:
+        raise ShapeError(
+            f"{name}: 0D or 1D target tensor expected, multi-target not supported",
+            {"input": input, "target": target},
+            "give each row the index of its class, or probabilities of the input's shape",
+        )
     if tuple(target.shape) != tuple(expected):
         raise ShapeError(
             f"{name}: expected target size {list(expected)} for input size {list(input.shape)}, "
@@ -315,7 +321,17 @@ def multi_margin_loss(
         raise ArgumentError("only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
         raise ArgumentError("weight must be one-dimensional")
+    if not 0 < input.ndim <= 2 or 0 in input.shape[1:] or (input.ndim == 1 and 0 in input.shape):
+        raise ShapeError(
+            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(input.shape)}", {"input": input},
+        )  # fmt: skip
     rows = input if input.ndim == 2 else input.reshape(1, -1)
+    if target.ndim > 1 or target.numel() != rows.shape[0]:
+        raise ShapeError(
+            f"multi_margin_loss: inconsistent target size, expected {rows.shape[0]} but got {list(target.shape)}",
+            {"input": input, "target": target},
+        )
     index = target.reshape(-1, 1)
     picked = rows.gather(1, index)
     violation = (margin - picked + rows).clamp(min=0.0)
@@ -370,7 +386,7 @@ def multilabel_margin_loss(
     reduction = known(resolve_reduction(size_average, reduce, reduction))
     if input.ndim > 2 or input.shape != target.shape or 0 in input.shape[-1:]:
         raise ShapeError(
-            f"multilabel_margin_loss: expected input and target of the same size and at most 2 axes, got "
+            f"multilabel_margin_loss: Expected input and target of the same size and at most 2 axes, got "
             f"{list(input.shape)} and {list(target.shape)}",
             {"input": input, "target": target},
         )

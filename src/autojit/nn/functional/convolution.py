@@ -236,7 +236,7 @@ def _convolve(
     low, high = _paddings(padding, weight, steps, spacing)
     _check_bias(input, weight, bias, weight.shape[0], "")
     found = ops.convolve(images, weight, steps, low, spacing, groups, high=high)
-    return _finish(input, found, bias)
+    return _finish(input, weight, found, bias)
 
 
 def _convolve_transposed(
@@ -255,7 +255,7 @@ def _convolve_transposed(
     extra, spacing = extents(output_padding, ndim, "output_padding"), extents(dilation, ndim, "dilation")
     _check_bias(input, weight, bias, weight.shape[1] * groups, "transposed=1, ")
     found = ops.convolve_transposed(images, weight, steps, low, extra, spacing, groups)
-    return _finish(input, found, bias)
+    return _finish(input, weight, found, bias)
 
 
 def _stack(input: Tensor, weight: Tensor, ndim: int, name: str) -> Tensor:
@@ -300,8 +300,10 @@ def _check_bias(input: Tensor, weight: Tensor, bias: Tensor | None, outputs: int
         )
 
 
-def _finish(input: Tensor, found: Any, bias: Tensor | None) -> Tensor:
-    """Add the bias; a single image stays one."""
+def _finish(input: Tensor, weight: Tensor, found: Any, bias: Tensor | None) -> Tensor:
+    """Add the bias; a single image stays one. Channels are innermost where they are so in the image or the weight."""
     result = found if bias is None else found + bias.reshape(-1, *(1,) * (found.ndim - 2))
     rename_node(result, "ConvolutionBackward0", bias_sym_sizes_opt=(0,) if bias is None else tuple(bias.shape))
-    return cast(Tensor, laid_out_as(result, input) if input.ndim == found.ndim else result.squeeze(0))
+    if input.ndim != found.ndim:
+        return cast(Tensor, result.squeeze(0))
+    return laid_out_as(laid_out_as(cast(Tensor, result), input), weight)

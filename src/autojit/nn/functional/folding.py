@@ -9,6 +9,7 @@ from typing import Any, cast
 from autojit import ops
 from autojit.core.dtypes import int64
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
+from autojit.functions.formats import laid_out_as
 from autojit.functions.own_memory import own_memory
 from autojit.functions.refused_dtypes import refuses
 from autojit.history.op_node import rename_node
@@ -180,8 +181,9 @@ def _max_unpool(
     wanted = default if output_size is None else _unpooled_size(list(output_size), default, steps)
     lead = input.shape[: input.ndim - ndim]
     zeros = input.new_zeros((*lead, prod(wanted)))
-    filled = zeros.scatter(-1, indices.reshape(*lead, -1), input.reshape(*lead, -1))
-    return filled.reshape(*lead, *wanted)
+    flat = (*lead, prod(input.shape[-ndim:]))
+    filled = zeros.scatter(-1, indices.reshape(flat), input.reshape(flat)).reshape(*lead, *wanted)
+    return laid_out_as(filled, input) if ndim == 2 else filled
 
 
 def _unpooled_size(wanted: list[int], default: list[int], stride: tuple[int, ...]) -> list[int]:

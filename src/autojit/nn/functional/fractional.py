@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, ShapeError
+from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.nn.functional.windows import Extents, flat_places, numbers
 from autojit.tensor import Tensor
 
@@ -105,14 +105,15 @@ def _pool(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions and {ndim + 1} or {ndim + 2} "
             f"(batch mode) of them, but got {list(input.shape)}"
         )
+    _check_extents(name, ndim, "kernel_size", kernel_size)
     kernel = numbers(kernel_size, ndim, name, "kernel_size")
     outputs = _output_size(name, ndim, input, output_size, output_ratio)
     extents = input.shape[-ndim:]
     for k, (n, out, size) in enumerate(zip(extents, outputs, kernel, strict=True)):
         if out < 0 or out + size - 1 > n:
+            axis = ("time", "height", "width")[k + 3 - ndim]
             raise ShapeError(
-                f"{name}(): pool {('time', 'height', 'width')[k + 3 - ndim]} {size} too large relative to input extent "
-                f"{n} and output extent {out}"
+                f"{name}(): pool {axis} {size} too large relative to input {axis} {n} for an output of {out}"
             )
     shape = (*input.shape[:-ndim], *outputs)
     if 0 in outputs:
@@ -132,10 +133,17 @@ def _pool(
     return best.reshape(shape), at.reshape(shape)
 
 
+def _check_extents(name: str, ndim: int, what: str, given: Extents) -> None:
+    if isinstance(given, Sequence) and len(given) != ndim:
+        count = {2: "Ints", 3: "three Ints"}[ndim]
+        raise UsageError(f"{name}: {what} must either be a single Int or tuple of {count}", {what: tuple(given)})
+
+
 def _output_size(
     name: str, ndim: int, input: Tensor, output_size: Extents | None, output_ratio: Ratios | None
 ) -> tuple[int, ...]:
     if output_size is not None:
+        _check_extents(name, ndim, "output_size", output_size)
         return tuple(numbers(output_size, ndim, name, "output_size"))
     if output_ratio is None:
         raise ArgumentError(f"{name} requires specifying either an output_size or an output_ratio")

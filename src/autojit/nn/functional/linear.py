@@ -133,7 +133,7 @@ def embedding(
     if scale_grad_by_freq and not sparse:
         weight = _scaled_by_frequency(weight, input)
     if sparse:
-        found: Tensor = _SparseRows.apply(weight, input, scale_grad_by_freq)
+        found: Tensor = _SparseRows.apply(weight, input, scale_grad_by_freq, padding_idx)
     else:
         found = rename_node(_rows(weight, input), "EmbeddingBackward0")
     if padding_idx is None:
@@ -153,12 +153,14 @@ def _rows(weight: Tensor, index: Tensor) -> Tensor:
 
 
 class _SparseRows(Function):
-    """Rows of a matrix; the gradient of the matrix keeps only the rows that were looked up, in their order."""
+    """Rows of a matrix; the gradient of the matrix keeps only the rows that were looked up, in their order, without
+    those of padding (which a step that does not know the rows keeps: there they are zero).
+    """
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, rows: Tensor, is_scaled: bool = False) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, rows: Tensor, is_scaled: bool = False, padding: int | None = None) -> Tensor:
         ctx.save_for_backward(rows)
-        ctx.is_scaled = is_scaled
+        ctx.is_scaled, ctx.padding = is_scaled, padding
         ctx.size = tuple(weight.shape)
         return _rows(weight, rows)
 
@@ -167,12 +169,16 @@ class _SparseRows(Function):
         if ctx.is_scaled:
             raise UsageError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
         (rows,) = ctx.saved_tensors
-        places = rows.reshape(1, -1).to(aj.int64)
+        places = rows.reshape(1, -1).to(aj.int64, copy=True)  # the gradient's own: indices may change
         rows_bar = y_bar.reshape(places.shape[1], ctx.size[1])
-        return aj.sparse_coo_tensor(places, rows_bar, ctx.size, device=y_bar.device), None, None
+        if ctx.padding is not None and is_known(places):
+            kept = places[0].ne(ctx.padding).nonzero()[:, 0]
+            places, rows_bar = places.index_select(1, kept), rows_bar.index_select(0, kept)
+        return aj.sparse_coo_tensor(places, rows_bar, ctx.size, device=y_bar.device), None, None, None
 
 
 def _renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
+    weight = weight.detach()  # the same memory: its tangent, if it has one, stays
     with aj.no_grad():
         norms = aj.norm(weight, norm_type, 1, True)
         scale = aj.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
@@ -237,8 +243,8 @@ def embedding_bag(
         input, weight = weight, input
     if mode not in ("sum", "mean", "max"):
         raise ArgumentError("mode has to be one of sum, mean or max")
-    if per_sample_weights is not None and mode != "sum":
-        raise NotImplementedError(f"embedding_bag: per_sample_weights is only supported for mode='sum' (got {mode!r})")
+    if per_sample_weights is not None:
+        _check_sample_weights(per_sample_weights, input, weight, mode)
     flat, bags, n_bags = _bags(input, offsets, include_last_offset)
     if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
         raise UsageError(
@@ -254,15 +260,34 @@ def embedding_bag(
     counted = aj.ones(flat.shape[0], dtype=weight.dtype, device=weight.device)
     if padding_idx is not None:
         counted = (flat != padding_idx % weight.shape[0]).to(weight.dtype)
-    if mode == "max":
+    if mode == "max" and flat.shape[0]:
         return _bag_maxima(rows, bags, n_bags, counted > 0)
     factors = counted if per_sample_weights is None else counted * per_sample_weights.reshape(-1)
     empty = aj.zeros((n_bags, weight.shape[1]), dtype=weight.dtype, device=weight.device)
     sums = empty.index_add(0, bags, rows * factors.unsqueeze(1))
-    if mode == "sum":
+    if mode != "mean":
         return sums
     counts = aj.zeros(n_bags, dtype=weight.dtype, device=weight.device).index_add(0, bags, counted)
     return sums / counts.clamp(min=1.0).unsqueeze(1)
+
+
+def _check_sample_weights(given: Tensor, input: Tensor, weight: Tensor, mode: str) -> None:
+    """Errors for weights of samples that are not of the mode, the indices' shape or the table's dtype."""
+    if mode != "sum":
+        raise NotImplementedError(f"embedding_bag: per_sample_weights is only supported for mode='sum' (got {mode!r})")
+    if given.shape != input.shape:
+        raise ArgumentError(
+            f"embedding_bag: If per_sample_weights ({given.shape}) is not None, then it must have the same shape as "
+            f"the input ({input.shape})",
+            {"per_sample_weights": given, "input": input},
+        )
+    if given.dtype is not weight.dtype:
+        raise DTypeError(
+            "embedding_bag: Expected 'weight' to have the same type as 'per_sample_weights', but got "
+            f"{weight.dtype} and {given.dtype}",
+            {"weight": weight, "per_sample_weights": given},
+            "convert them: per_sample_weights.to(weight.dtype)",
+        )
 
 
 def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[Tensor, Tensor, int]:
@@ -278,9 +303,24 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> t
         raise ArgumentError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
     if offsets is None:
         raise ArgumentError("offsets has to be a 1D Tensor but got None")
+    if offsets.ndim != 1:
+        raise ArgumentError("offsets has to be a 1D Tensor", {"offsets": offsets})
+    _check_offsets(offsets, input.shape[0])
     starts = offsets[:-1] if include_last_offset else offsets
     places = aj.arange(input.shape[0], device=input.device).unsqueeze(1)
     return input, (places >= starts.unsqueeze(0)).to(aj.int64).sum(1) - 1, starts.shape[0]
+
+
+def _check_offsets(offsets: Tensor, total: int) -> None:
+    """RuntimeError unless the first bag begins with the first index, and the last one no later than indices end."""
+    if not offsets.shape[0]:
+        return
+    first = (
+        "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got"
+    )
+    require(offsets[:1], lambda t: t == 0, f"{first} {{value}}", "0", named="offsets")
+    last = f"offsets[-1] can not be greater than input's length {total} but got offsets[-1] of {{value}}"
+    require(offsets[-1:], lambda t: t <= total, last, f"0 to {total}", named="offsets")
 
 
 def _bag_maxima(rows: Tensor, bags: Tensor, n_bags: int, counted: Tensor) -> Tensor:

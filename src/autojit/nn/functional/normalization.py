@@ -182,9 +182,9 @@ def batch_norm(
     if eps < 0 or (training and eps == 0):
         bound = "positive during training" if training else "non-negative"
         raise ArgumentError(f"batch_norm eps must be {bound}, but got {eps}")
-    _check_dtypes("batch_norm", input, weight, bias)
     if input.numel() == 0:
         return _empty_batch_norm(input, weight, bias)
+    _check_dtypes("batch_norm", input, weight, bias)
     x = _wide(input)
     if not training:
         if running_mean is None or running_var is None:
@@ -192,7 +192,7 @@ def batch_norm(
         given = _along_channels(x, running_mean, running_var, weight, bias)
         options = (eps, weight is not None, bias is not None)
         found = in_one_step("shifted_and_scaled", options, x, *given, node="NativeBatchNormBackward0")
-        return laid_out_as(_narrowed(found, input), input)
+        return laid_out_as(_narrowed(found, input), input, or_dense=True)
     axes = (0, *range(2, x.ndim))
     count = prod(x.shape[axis] for axis in axes)
     if count <= 1:
@@ -202,7 +202,7 @@ def batch_norm(
         _update_running(running_mean, mean.reshape(-1), momentum)
     if running_var is not None:
         _update_running(running_var, var.reshape(-1) * (count / (count - 1)), momentum)
-    return laid_out_as(_narrowed(found, input), input)
+    return laid_out_as(_narrowed(found, input), input, or_dense=True)
 
 
 def _with_moments(

@@ -111,6 +111,11 @@ def _indexed(input: Tensor, axis: int, before: int, after: int, mode: str) -> Te
     if mode == "circular" and (before > size or after > size):
         raise UsageError("Padding value causes wrapping around more than once.")
     if mode == "circular":
+        if size + before + after <= 0:
+            raise UsageError(
+                "Negative padding value is resulting in an empty dimension",
+                {"input": input, "axis": axis, "widths": (before, after)},
+            )
         # negative widths crop first; what is left wraps around
         start, kept = max(0, -before), size - max(0, -before) - max(0, -after)
         chosen = [start + place % kept for place in range(-max(0, before), kept + max(0, after))]

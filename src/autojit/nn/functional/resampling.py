@@ -14,7 +14,7 @@ import numpy as np
 
 import autojit as aj
 from autojit import ops
-from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError, UnsupportedError
+from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError, UnsupportedError, UsageError
 from autojit.core.sizes import as_extent, is_symbolic
 from autojit.functions.formats import laid_out_as
 from autojit.history.op_node import rename_node
@@ -68,7 +68,7 @@ def interpolate(
     if not dtype.is_floating_point and (dtype is not aj.uint8 or mode not in _OF_BYTES):
         raise UnsupportedDTypeError(f'"interpolate" with mode {mode!r} not implemented for {dtype}', {"input": input})
     if mode == "area":
-        return rename_node(_averaged(input, sizes), f"AdaptiveAvgPool{axes}DBackward0")
+        return rename_node(laid_out_as(_averaged(input, sizes), input), f"AdaptiveAvgPool{axes}DBackward0")
     found, is_bytes = input, dtype is aj.uint8 and mode in ("bilinear", "bicubic")
     for k in reversed(range(axes)):
         old = input.shape[2 + k]
@@ -141,7 +141,15 @@ def _grid(input: Tensor, axes: int, size: Any, scale_factor: Any) -> tuple[list[
     return [_scaled(n, float(s)) for n, s in zip(input.shape[2:], each, strict=True)], [float(s) for s in each]
 
 
+_MOST = 2.0**63  # elements along an axis, which an int64 counts
+
+
 def _scaled(extent: int, factor: float) -> int:
+    if not abs(extent * factor) < _MOST:
+        raise UsageError(
+            f"interpolate: {extent} * {factor}: value cannot be converted to type int64_t without overflow",
+            fix="scale_factor multiplies the extents; size gives the new ones",
+        )
     return extent * int(factor) if factor.is_integer() else math.floor(float(extent) * factor)
 
 
@@ -210,8 +218,15 @@ def _smoothed(x: Tensor, axis: int, step: float, new: int, mode: str) -> Tensor:
         stop = min(int(centre + reach * width + 0.5), old)
         weights = [weight_of((place - centre + 0.5) / width) for place in range(start, stop)]
         matrix[k, start:stop] = np.asarray(weights) / sum(weights)
-    mixed = aj.tensor(matrix, device=x.device).to(x.dtype) @ x.movedim(axis, -1).unsqueeze(-1)
-    return mixed.squeeze(-1).movedim(-1, axis)
+    return _mixed(x, axis, aj.tensor(matrix, device=x.device).to(x.dtype))
+
+
+def _mixed(x: Tensor, axis: int, matrix: Tensor) -> Tensor:
+    """The product with a matrix along one axis, laid out in memory in the order of the axes."""
+    if axis == x.ndim - 1:
+        return x @ matrix.mT
+    lead, rest = x.shape[:axis], x.shape[axis + 1 :]
+    return (matrix @ x.flatten(axis + 1)).reshape(*lead, matrix.shape[0], *rest)
 
 
 def _sharp_cubic(distance: float) -> Any:
@@ -259,8 +274,7 @@ def _averaged(x: Tensor, sizes: list[int]) -> Tensor:
             start, stop = (k * old) // new, -((-(k + 1) * old) // new)
             for place in range(start, stop):
                 rows[k][place] = 1.0 / (stop - start)
-        mixed = aj.tensor(rows, dtype=x.dtype, device=x.device) @ x.movedim(axis, -1).unsqueeze(-1)
-        x = mixed.squeeze(-1).movedim(-1, axis)
+        x = _mixed(x, axis, aj.tensor(rows, dtype=x.dtype, device=x.device))
     return x
 
 

@@ -27,8 +27,8 @@ def get_total_norm(
     total = norms[0] if len(norms) == 1 else aj.norm(aj.stack(norms), float(norm_type))
     if error_if_nonfinite and not bool(aj.isfinite(total)):
         raise RuntimeError(
-            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "
-            "clipped. To disable this error and scale the gradients by the non-finite norm anyway, set "
+            f"The total norm of order {float(norm_type)} for gradients from `parameters` is non-finite, so it cannot "
+            "be clipped. To disable this error and scale the gradients by the non-finite norm anyway, set "
             "`error_if_nonfinite=False`"
         )
     return total

@@ -65,15 +65,19 @@ def _require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def _require_like(what: str, found: Any, wanted: Tensor) -> None:
+def _require_like(what: str, found: Any, wanted: Tensor, *, is_inverse: bool = False) -> None:
     """ValueError unless ``found`` is a tensor of the dtype and shape of ``wanted``."""
     _require(isinstance(found, Tensor), f"{what} must return a tensor. Got {type(found).__name__}.")
     for kind in ("dtype", "shape"):
         old, new = getattr(wanted, kind), getattr(found, kind)
+        said = (
+            f"The tensor returned by {what} must have the same {kind} as the tensor"
+            if is_inverse
+            else f"Registering a parametrization may not change the {kind} of the tensor"
+        )
         _require(
             old == new,
-            f"Registering a parametrization may not change the {kind} of the tensor, unless `unsafe` flag is enabled.\n"
-            f"unparametrized {kind}: {old}\n{what} {kind}: {new}",
+            f"{said}, unless `unsafe` flag is enabled.\nunparametrized {kind}: {old}\n{what} {kind}: {new}",
         )
 
 
@@ -289,7 +293,7 @@ def _check_further(y: Tensor, parametrization: Any) -> None:
             z = parametrization.right_inverse(x)
         except NotImplementedError:  # by convention: there is no inverse
             return
-        _require_like("parametrization.right_inverse", z, y)
+        _require_like("parametrization.right_inverse", z, y, is_inverse=True)
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:

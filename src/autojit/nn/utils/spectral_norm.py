@@ -110,7 +110,29 @@ class SpectralNorm:
         module.register_buffer(name + "_v", v)
         module.register_forward_pre_hook(made)
         module.register_state_dict_post_hook(made._mark_version)
+        module.register_load_state_dict_pre_hook(made._take_older)
         return made
+
+    def _take_older(
+        self, module: Module, state_dict: Any, prefix: str, local_metadata: dict[str, Any], strict: bool,
+        missing_keys: list[str], unexpected_keys: Any, error_msgs: Any,
+    ) -> None:  # fmt: skip
+        """States of before version 1 have the weight and no ``v``, which follows from it: W v = sigma u."""
+        version, key = local_metadata.get("spectral_norm", {}).get(self.name + ".version"), prefix + self.name
+        if version is not None and version >= 1:
+            return
+        if version is None and key not in state_dict and all(key + end in state_dict for end in ("_orig", "_u", "_v")):
+            return  # of now, without its metadata
+        missing = [key + end for end in ("_orig", "", "_u") if key + end not in state_dict]
+        if missing:
+            missing_keys.extend(missing if strict else ())
+            return
+        with aj.no_grad():
+            original, u = state_dict[key + "_orig"], state_dict[key + "_u"]
+            sigma = (original / state_dict.pop(key)).mean()
+            matrix = as_matrix(original, self.dim)
+            v = aj.linalg.multi_dot([matrix.t().mm(matrix).pinverse(), matrix.t(), u.unsqueeze(1)]).squeeze(1)
+            state_dict[key + "_v"] = v.mul_(sigma / aj.dot(u, aj.mv(matrix, v)))
 
     def _mark_version(self, module: Module, state_dict: Any, prefix: str, local_metadata: dict[str, Any]) -> None:
         local_metadata.setdefault("spectral_norm", {})[self.name + ".version"] = self._version
@@ -147,7 +169,8 @@ def remove_spectral_norm(module: AnyModule, name: str = "weight") -> AnyModule:
     key, hook = found
     hook.remove(module)
     del module._forward_pre_hooks[key]
-    for number, kept in list(module._state_dict_hooks.items()):
-        if getattr(kept, "__self__", None) is hook:
-            del module._state_dict_hooks[number]
+    for hooks in (module._state_dict_hooks, module._load_state_dict_pre_hooks):
+        for number, kept in list(hooks.items()):
+            if getattr(kept, "__self__", None) is hook:
+                del hooks[number]
     return module
