@@ -110,3 +110,42 @@ def test_the_derivative_of_a_result_by_an_argument_that_the_step_lets_require_gr
         return [t.detach().tolist() for t in (*slopes, curvature)]
 
     assert found(aj.jit) == found(lambda f: f)
+
+
+USES: dict[str, Callable[[Any, Any], Any]] = {
+    "backward": lambda x, w: ((x * w).square().sum().backward(), None)[1],
+    "gradient returned": lambda x, w: ((x * w).square().sum().backward(), x.grad)[1],
+    "gradient read": lambda x, w: ((x * w).square().sum().backward(), x.grad.sign() * 2 + x.detach())[1],
+    "grad": lambda x, w: aj.autograd.grad((x * w).square().sum(), x)[0],
+    "penalty": lambda x, w: (
+        aj.autograd.grad((x * w).square().sum(), x, create_graph=True)[0].square().sum().backward(),
+        None,
+    )[1],
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_gradients_that_a_step_gives_to_arguments_cost_no_python(use: str) -> None:
+    def run(jit: Callable[[Any], Any]) -> tuple[list[Any], Any]:
+        w = aj.tensor([3.0, 4.0], requires_grad=True)
+
+        @jit
+        def step(x: Any, y: Any) -> Any:
+            x.requires_grad_()
+            w.grad = None
+            return USES[use](x, w * y)
+
+        found: list[Any] = []
+        held = []
+        for k in range(8):
+            x = aj.tensor([1.0 + k, 2.0])
+            result = step(x, y=aj.tensor(0.5))
+            held.append(x)  # gradients that somebody keeps are not written again
+            found += [told(result), told(x), result is x.grad, told(held[0]), told(w)]
+        x.requires_grad_(False)  # a gradient from before is added to
+        step(x, y=aj.tensor(0.5))
+        return [*found, told(x)], step
+
+    (expected, _), (found, step) = run(lambda f: f), run(aj.jit)
+    assert found == expected
+    assert step.stats()["native_calls"] >= 5, step.explain()

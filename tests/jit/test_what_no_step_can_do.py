@@ -219,3 +219,21 @@ def test_every_call_is_as_in_eager_mode(name: str) -> None:
             assert a == b
     told = step.explain()
     assert ("line by line" in told) == (name not in COMPILED), told
+
+
+def test_state_of_an_optimiser_is_asked_for_before_it_has_any() -> None:
+    def run(jit: Callable[[Any], Any]) -> list[float]:
+        weight = aj.nn.Parameter(aj.ones(3))
+        optimizer = aj.optim.SGD([weight], 0.1, momentum=0.9)
+
+        @jit
+        def step(x: Any) -> Any:
+            momentum = optimizer.state[weight].get("momentum_buffer", 0.0)
+            weight.grad = None
+            (weight * x + momentum).sum().backward()
+            optimizer.step()
+            return weight.sum().detach()
+
+        return [step(aj.ones(3)).item() for _ in range(4)]
+
+    assert run(aj.jit) == run(lambda f: f)

@@ -90,3 +90,47 @@ def test_errors() -> None:
         swa_utils.AveragedModel(
             aj.nn.Linear(1, 1), avg_fn=swa_utils.get_swa_avg_fn(), multi_avg_fn=swa_utils.get_swa_multi_avg_fn()
         )
+
+
+@pytest.mark.parametrize("kind", ["ema", "swa", "user's", "user's in place"])
+def test_averages_inside_of_a_step_are_those_of_eager_mode(kind: str) -> None:
+    """Also the first, which is the weights themselves."""
+
+    def run(jit: Any) -> tuple[list[Any], Any]:
+        model = aj.nn.Sequential(aj.nn.Linear(2, 3), aj.nn.BatchNorm1d(3))
+        with aj.no_grad():
+            for p in model.parameters():
+                p.copy_(aj.arange(1.0, p.numel() + 1).reshape(p.shape))
+        made = {
+            "ema": lambda: swa_utils.AveragedModel(
+                model, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(0.9), use_buffers=True
+            ),
+            "swa": lambda: swa_utils.AveragedModel(model),
+            "user's": lambda: swa_utils.AveragedModel(model, avg_fn=lambda a, p, n: 0.1 * p + 0.9 * a),
+            "user's in place": lambda: swa_utils.AveragedModel(
+                model, multi_avg_fn=lambda a, p, n: [x.lerp_(y, 0.5) for x, y in zip(a, p, strict=True)]
+            ),
+        }
+        averaged = made[kind]()
+
+        @jit
+        def step(x: Any) -> None:
+            for p in model.parameters():
+                p.grad = None
+            model(x).square().sum().backward()
+            with aj.no_grad():
+                for p in model.parameters():
+                    p -= 0.1 * p.grad
+            averaged.update_parameters(model)
+
+        found = []
+        for k in range(5):
+            step(aj.arange(6.0).reshape(3, 2) + k * k)
+            found.append([t.tolist() for t in averaged.state_dict().values()])
+        return found, step
+
+    (expected, _), (found, step) = run(lambda f: f), run(aj.jit)
+    for a, b in zip(expected, found, strict=True):
+        for x, y in zip(a, b, strict=True):
+            aj.testing.assert_close(aj.tensor(x), aj.tensor(y))
+    assert kind.startswith("user") or step.stats()["splits"] == 0

@@ -18,7 +18,6 @@ from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bool_, int64, uint8
 from autojit.core.errors import (
     ArgumentError,
-    ArgumentKindError,
     DTypeError,
     IndexingError,
     IndexOutOfRangeError,
@@ -32,7 +31,8 @@ from autojit.dispatch.on_device import moved, placed
 from autojit.dispatch.promotion import NUMBERS, Operand, as_operand, cast
 from autojit.dispatch.view_memo import keep, recall
 from autojit.dispatch.view_nodes import one_node
-from autojit.functions.comparison import clamp, minimum, where
+from autojit.functions.comparison import clamp, where
+from autojit.functions.slice_places import counted_span, slice_bound
 from autojit.history.node_arguments import KeptBy
 from autojit.history.op_node import rename_node
 from autojit.ir.op import bind
@@ -337,36 +337,6 @@ def _expand_ellipsis(items: list[Any], ndim: int) -> None:
         items.extend(fill)
 
 
-def _bound(given: Any) -> Any:
-    """A bound of a slice: None, an int, or a number that a step computes."""
-    if given is None or type(given) is int:
-        return given
-    if isinstance(given, Tensor) and state.trace is not None and type_of(given).dtype.category == 1:
-        given = given.item()
-    if hasattr(type(given), "as_size"):
-        return given
-    if isinstance(given, Tensor) or hasattr(type(given), "__index__"):
-        return as_extent(given)
-    raise ArgumentKindError(
-        "slice indices must be integers or None or have an __index__ method", {"given": type(given).__name__}
-    )
-
-
-def _counted_span(start: Any, stop: Any, extent: int) -> tuple[int, int]:
-    """`slice_span` for bounds that a step computes: where the slice begins and its length are sizes it counts."""
-    length = as_operand(extent)
-    low, high = (
-        _clipped(as_operand(n), length) for n in (0 if start is None else start, extent if stop is None else stop)
-    )
-    first = low.item().as_size(extent) if hasattr(type(start), "as_size") else slice_span(start, None, 1, extent)[0]
-    return first, first + clamp(high - low, min=0).item().as_size(extent - first)
-
-
-def _clipped(bound: Tensor, length: Tensor) -> Tensor:
-    from_start = where(bound < 0, bound + length, bound)
-    return minimum(clamp(from_start, min=0), length)
-
-
 class Subscript:
     """A subscript resolved against a shape, item by item.
 
@@ -417,14 +387,14 @@ class Subscript:
 
     def _slice(self, item: slice) -> None:
         extent = self.extents[self.axis]
-        start, stop = _bound(item.start), _bound(item.stop)
-        step = 1 if item.step is None else as_extent(_bound(item.step))
+        start, stop = slice_bound(item.start), slice_bound(item.stop)
+        step = 1 if item.step is None else as_extent(slice_bound(item.step))
         if step == 0:
             raise ArgumentError("slice step cannot be zero", {"slice": item})
         if step < 0:
             raise ArgumentError("step must be greater than zero", {"slice": item}, "use flip() for a reversed order")
         if step == 1 and (hasattr(type(start), "as_size") or hasattr(type(stop), "as_size")):
-            first, end = _counted_span(start, stop, extent)
+            first, end = counted_span(start, stop, extent)
         else:
             start, stop = (None if b is None else as_extent(b) for b in (start, stop))
             first, end = slice_span(start, stop, step, extent)

@@ -187,7 +187,7 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
         of_gradient, after_adding, of_node, after_node = tables
         shell._leaf_hooks, found.node = (of_gradient, after_adding), accumulator_of(shell)
         found.node.pre_hooks, found.node.post_hooks = of_node, after_node
-    if leaf._grad is not None and leaf._requires_grad and found.is_leaf:
+    if leaf._grad is not None and found.is_leaf:  # also where the function lets it require gradients, and adds to it
         grad_kind = type_of(leaf._grad)
         found.grad_value = trace.builder.input(grad_kind if shape is None else grad_kind.with_shape(shape))
         trace.known[found.grad_value] = leaf._grad._array
@@ -246,7 +246,7 @@ def signature(
                 hooks = () if leaf._grad_fn is not None else hook_keys(leaf)
                 parts.append((kind, True, _gradient_there(leaf._grad), _history(leaf), type(leaf), twin, hooks, made))
             else:
-                parts.append((kind, False, type(leaf), twin, made))
+                parts.append((kind, False, _gradient_there(leaf._grad), type(leaf), twin, made))
             parts[-1] += attributes_in_signature(leaf, attributes)
         elif k in shapes:
             parts.append(("array", shapes[k], *_plain_signature(leaf, False)[2:]))
@@ -320,8 +320,8 @@ def _shown(part: str | tuple[Any, ...]) -> str:
     if isinstance(part, str):
         return part
     if isinstance(part[0], TensorType):
-        more = f" requires_grad{part[2]}" if part[1] else ""
-        more += "".join(f" {name}={value!r}" for name, value in part[8 if part[1] else 5 :])
+        more = f"{' requires_grad' if part[1] else ''}{part[2]}"
+        more += "".join(f" {name}={value!r}" for name, value in part[8 if part[1] else 6 :])
         return f"{part[0]}{more}"
     if part[0] == "object":
         return "another object"

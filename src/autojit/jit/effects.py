@@ -149,9 +149,10 @@ class Effects:
 
     @property
     def is_plain(self) -> bool:
-        """Whether native code can do everything but to give leaves other gradients."""
+        """Whether native code can do everything but to give leaves, arguments among them, other gradients."""
         grads = self.gradients
-        is_bare = not self.writes and not grads.in_parts and all(e.spent is None for e in self.modified)
+        given = all(w.what == "new grad" and self._arguments[w.index].is_leaf for w in self.writes)
+        is_bare = given and not grads.in_parts and all(e.spent is None for e in self.modified)
         return is_bare and all(g.is_stable or g.entry.is_written for g in grads.all)
 
     @property

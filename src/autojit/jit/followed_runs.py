@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from autojit.jit.arguments import ArgumentLeaf
-from autojit.jit.line_by_line import LineByLine, Uncompiled
+from autojit.jit.line_by_line import GivenUp, LineByLine, Uncompiled
 from autojit.jit.observer import Observer
 from autojit.jit.outside_arrays import ArraysMet
 from autojit.jit.outside_gradients import asking_outside
@@ -40,9 +40,14 @@ def followed(
 
 @contextmanager
 def with_drawn(observer: Observer) -> Iterator[None]:
-    """A capture that is given up says what it has drawn: the call that runs line by line is to be given it."""
+    """A capture that is given up, also one that cannot put back what the function has left, says what it has drawn: the
+    call that runs line by line is to be given it.
+    """
     try:
         yield
+    except GivenUp as found:
+        found.reason.drawn = observer.drawn
+        raise found.reason from None
     except LineByLine as reason:
         reason.drawn = observer.drawn
         raise

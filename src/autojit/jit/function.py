@@ -54,8 +54,8 @@ from autojit.jit.line_by_line import CopiedArguments, InVain, LineByLine
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.memory_budget import Measured, check_budget, warn_if_missed
 from autojit.jit.methods import Methods, distributed, found_by_name, is_taken_along
-from autojit.jit.native import NativeStep, linked
-from autojit.jit.native_calls import NativeCalls
+from autojit.jit.native import NativeStep
+from autojit.jit.native_calls import NativeCalls, linked
 from autojit.jit.needed_python import why_not_native
 from autojit.jit.number_guards import broken_number
 from autojit.jit.numpy_arrays import OfNumPy

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from autojit.jit.arguments import BAKED, Key
 from autojit.jit.captures import Captures
 from autojit.jit.guards import is_value
-from autojit.jit.native import linked
+from autojit.jit.native_calls import linked
 from autojit.jit.step import CompiledStep
 
 if TYPE_CHECKING:

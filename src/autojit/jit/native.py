@@ -20,6 +20,7 @@ from autojit.ir.concrete import concrete, is_open
 from autojit.jit.arguments import Packed, copied_for
 from autojit.jit.effects import uninterrupted
 from autojit.jit.exact_numbers import raise_or_refuse
+from autojit.jit.given_gradients import given_gradients, outputs_of
 from autojit.jit.guards import Guard, stand_ins
 from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.native_arguments import arguments_of, identities_of
@@ -91,12 +92,13 @@ class NativeStep:
         self.views = self._view_positions(leaves)
         self.strided = capture.strided
         self.replaced = [g for g in step.effects.gradients.all if not g.is_stable and g.lent_before is None]
+        self.given = given_gradients(step)
         self.recorded = RecordedResults(step, name, jitted) if step.call is not None else None
         self.onward = (
             [] if step.call else [k for k, a in enumerate(capture.arguments) if a.requires_grad and not a.is_leaf]
         )
         has_own = self.is_nested or self.listed or self.views or self.replaced or self.strided or self.firsts
-        has_own = has_own or self.onward
+        has_own = has_own or self.onward or self.given
         is_exact = step.trace.asks_exact or bool(step.trace.number_guards)
         is_plain = step.results.is_plain
         self.is_layered = bool(has_own or self.recorded or step.twins or is_exact or not is_plain or config.check)
@@ -126,7 +128,8 @@ class NativeStep:
     def may_copy(self, packed: Packed) -> bool:
         """Whether copies serve as well as the arguments: no result shows an argument, and no state shares memory."""
         results = self.step.results
-        if self.step.twins or results.hands_on or any(place.kind in ("argument", "alias") for place in results.places):
+        is_shown = results.hands_on or any(place.kind in ("argument", "alias") for place in results.places)
+        if self.given or self.step.twins or is_shown:
             return False
         if any(self.step.capture.arguments[k].value in self.step.trace.relied_on for k in packed.places):
             return False
@@ -160,20 +163,20 @@ class NativeStep:
             if given is None or self._are_others(leaves) or broken_number(capture, leaves):
                 found = REFUSED
             elif self.is_nested:
-                found = self._enter(*given)
+                found = self._enter(leaves, given, {})
             else:
                 count = len(args)
-                found = self._enter(*given[:count], **dict(zip(kwargs, given[count:], strict=True)))
+                found = self._enter(leaves, given[:count], dict(zip(kwargs, given[count:], strict=True)))
         else:
             leaves = [*args, *kwargs.values()] if kwargs else args  # type: ignore[assignment]
             is_other = self._are_others(leaves) or bool(broken_number(capture, leaves))
-            found = REFUSED if is_other else self._enter(*args, **kwargs)
+            found = REFUSED if is_other else self._enter(leaves, args, kwargs)
         if found is REFUSED:
             return self.slow(*args, **kwargs)
         results = self.step.results
         if self.recorded is not None:
             found = self.recorded.of(found, leaves)
-        elif results.is_plain:
+        elif results.is_plain and not self.given:
             return found
         return results.package(found, leaves, capture.sizes_of(leaves), (args, kwargs))
 
@@ -202,22 +205,30 @@ class NativeStep:
                 given[k] = given[leaf.twin] if leaves[k] is leaves[leaf.twin] else leaves[k]
         return given
 
-    def _enter(self, *args: object, **kwargs: object) -> Any:
-        """The native call; where the step leaves another tensor as a gradient than it finds, the leaf gets it."""
+    def _enter(self, leaves: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The native call; where the step leaves another tensor as a gradient than it finds, the leaf gets it.
+
+        ``leaves``: the call's own arguments, of which ``args`` and ``kwargs`` may be copies.
+        """
         if config.check:
-            return self._enter_checked(*args, **kwargs)
-        if not self.replaced:
+            return self._enter_checked(leaves, args, kwargs)
+        if not (self.replaced or self.given):
             return self.entry.call(*args, **kwargs)
         if not all(grad.is_at_hand for grad in self.replaced):
             return REFUSED
         with uninterrupted():
             found = self.entry.call(*args, **kwargs)
             if found is not REFUSED:
-                for grad in self.replaced:
-                    grad.leaf._grad = grad.shown(found)
+                self._leave_gradients(leaves, found)
         return found
 
-    def _enter_checked(self, *args: object, **kwargs: object) -> Any:
+    def _leave_gradients(self, leaves: Sequence[Any], found: Any) -> None:
+        for grad in self.replaced:
+            grad.leaf._grad = grad.shown(found)
+        for k, output in self.given:
+            leaves[k]._grad = found[output]
+
+    def _enter_checked(self, own: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The native call in a checked build: when it was accepted, what it has written is looked at."""
         if not self.is_present or not all(grad.is_at_hand for grad in self.replaced):
             return REFUSED
@@ -230,8 +241,7 @@ class NativeStep:
             assert all(a is b for a, b in before), "a step ran natively though gradients are others"
             check_memory(self.step, arrays)
             check_result(self.step, found if isinstance(found, tuple) else (found,), arrays)
-            for grad in self.replaced:
-                grad.leaf._grad = grad.shown(found)
+            self._leave_gradients(own, found)
         return found
 
     def _are_others(self, leaves: Sequence[object]) -> bool:
@@ -282,8 +292,7 @@ class NativeStep:
     def _spec(self, fallback: Callable[..., Any]) -> EntrySpec:
         step = self.step
         executable = step.segment.executable
-        orders = step.results.orders
-        specs = [(v.type.shape, v.type.dtype.numpy, o) for v, o in zip(step.results.values, orders, strict=True)]
+        specs = [(v.type.shape, v.type.dtype.numpy, o) for v, o in outputs_of(step)]
         inference, spent = step.results.made_in_inference, step.results.spent
         rings = tuple(
             OutputRing(
@@ -359,12 +368,11 @@ class NativeStep:
 
     def _results(self) -> tuple[tuple[Output | Constant, ...], bool]:
         results = self.step.results
-        if results.is_plain and self.recorded is None:
+        if results.is_plain and self.recorded is None and not self.given:
             items = tuple(Constant(p.what) if p.kind == "constant" else Output(p.index) for p in results.places)
             return items, results.tree.kind is not None
-        if not results.values:
-            return (Constant(()),), False
-        return tuple(Output(k) for k in range(len(results.values))), True
+        count = len(outputs_of(self.step))
+        return (tuple(map(Output, range(count))), True) if count else ((Constant(()),), False)
 
     def _guards(self) -> list[Any]:
         guards: list[Any] = [
@@ -424,17 +432,6 @@ class NativeStep:
 
 _READERS = Readers(Tensor, "_array", "_storage", Storage, "array", (*UNTOUCHED_READER, ("__weakref__", MISSING)))
 REFUSED = Refusal.SLOW
-
-
-def linked(before: Sequence[NativeStep], now: tuple[NativeStep, ...], are_alone: bool) -> tuple[NativeStep, ...]:
-    """The steps of a function that ran last: a call that is not for one of them is tried by the others, natively."""
-    able = [] if are_alone else [native.entry for native in now if not native.is_layered]
-    for native in before:
-        if native not in now:
-            native.entry.set_others(())
-    for native in now:
-        native.entry.set_others([] if native.is_layered else [entry for entry in able if entry is not native.entry])  # type: ignore[misc]
-    return now
 
 
 def _refuse(*args: object, **kwargs: object) -> Refusal:

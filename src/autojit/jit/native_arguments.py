@@ -63,11 +63,9 @@ def _input(step: CompiledStep, leaf: ArgumentLeaf, index: int, is_view: bool) ->
     if leaf.kind == "array":
         return ArrayArgument(check, index)
     assert leaf.shell is not None
-    slots: tuple[tuple[str, object], ...] = (("_requires_grad", leaf.requires_grad),)
-    if leaf.requires_grad:
-        slots += (("_grad", None),)
-        if leaf.is_leaf:
-            slots += (("_grad_fn", None),)
+    slots: tuple[tuple[str, object], ...] = (("_requires_grad", leaf.requires_grad), ("_grad", None))
+    if leaf.requires_grad and leaf.is_leaf:
+        slots += (("_grad_fn", None),)
     if step.effects.written and not is_view:
         slots += (("_storage", None), ("_view", INFERENCE_VIEW if leaf.inference else None))
         return TensorArgument(leaf.tensor_type, check, index, slot_equals=slots)

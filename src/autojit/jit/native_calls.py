@@ -7,7 +7,7 @@ and its count stays. Written under the function's lock, read without: what is re
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from autojit.runtime.gate import Gate
@@ -62,3 +62,14 @@ class NativeCalls:
     def is_inside(self) -> bool:
         """Whether the calling thread is in a native call of the function."""
         return any(row.gate.is_mine() for row in self._known[1] if row.entry() is not None)
+
+
+def linked(before: Sequence[NativeStep], now: tuple[NativeStep, ...], are_alone: bool) -> tuple[NativeStep, ...]:
+    """The steps of a function that ran last: a call that is not for one of them is tried by the others, natively."""
+    able = [] if are_alone else [native.entry for native in now if not native.is_layered]
+    for native in before:
+        if native not in now:
+            native.entry.set_others(())
+    for native in now:
+        native.entry.set_others([] if native.is_layered else [entry for entry in able if entry is not native.entry])  # type: ignore[misc]
+    return now

@@ -14,13 +14,14 @@ import numpy as np
 from autojit.core.dtypes import bool_
 from autojit.core.records import record
 from autojit.core.source import SourceLocation, here
-from autojit.ir.concrete import symbols_of
+from autojit.ir.concrete import concrete, symbols_of
 from autojit.ir.graph import Node, Value
 from autojit.ops.base import Elementwise
 from autojit.tensor.state import quietly
 
 if TYPE_CHECKING:
     from autojit.jit.step import Capture
+    from autojit.tensor.tensor import Tensor
 
 LONGEST = 32  # ops of one decision that are computed before the step; longer ones split it
 
@@ -36,14 +37,20 @@ class NumberGuard:
     outcome: bool
     source: SourceLocation
 
+    @property
+    def has_sizes(self) -> bool:
+        """Whether it depends on open sizes, too."""
+        return any(symbols_of(node.op) for node in self.nodes)
+
     def __str__(self) -> str:
         return f"what Python decides on numbers at {self.source}: {self.outcome} -> {not self.outcome}"
 
-    def holds(self, numbers: Mapping[Value, Any]) -> bool:
-        """Whether it goes the same way for these numbers, arrays of no dimension."""
+    def holds(self, numbers: Mapping[Value, Any], sizes: Mapping[str, int]) -> bool:
+        """Whether it goes the same way for these numbers, arrays of no dimension, and open sizes of arguments."""
         known = {**self.constants, **numbers}
         for node in self.nodes:
-            known[node.outputs[0]] = node.op.eager(*[known[v] for v in node.inputs])
+            op: Any = concrete(node.op, sizes) if symbols_of(node.op) else node.op
+            known[node.outputs[0]] = op.eager(*[known[v] for v in node.inputs])
         return bool(known[self.value]) is self.outcome
 
 
@@ -52,32 +59,44 @@ class TraceNumbers:
 
     definition: dict[Value, Node]
     asked: dict[Value, Any]
+    counted: dict[str, tuple[Value, Tensor]]
 
     if TYPE_CHECKING:
 
         def evaluate(self, value: Value) -> Any: ...
         def _index(self) -> None: ...
+        def _first_alike(self, value: Value) -> Value: ...
 
     def __init__(self) -> None:
         self.number_inputs: set[Value] = set()
+        self._outcomes: dict[Value, Any] = {}  # of decisions computed alike: one guard for all
         self.number_guards: list[NumberGuard] = []
 
     def decided_by_numbers(self, value: Value) -> Any:
         """The outcome of a decision on nothing but such numbers, which is noted as a guard; None: it is another one."""
         if value.type.dtype is not bool_ or not self.number_inputs:
             return None
+        alike = self._first_alike(value)
+        if alike in self._outcomes:
+            self.asked[value] = self._outcomes[alike]
+            return self.asked[value]
         behind = self._behind(value)
         if behind is None:
             return None
-        outcome = self.asked[value] = np.array(self.evaluate(value))
+        outcome = self.asked[value] = self._outcomes[alike] = np.array(self.evaluate(value))
         inputs, nodes = behind
-        constants = {node.outputs[0]: self.evaluate(node.outputs[0]) for node in nodes if not node.inputs}
-        rest = tuple([node for node in nodes if node.inputs])
+        fixed = [node for node in nodes if not node.inputs and not symbols_of(node.op)]
+        constants = {node.outputs[0]: self.evaluate(node.outputs[0]) for node in fixed}
+        rest = tuple([node for node in nodes if node.outputs[0] not in constants])
         self.number_guards.append(NumberGuard(value, inputs, rest, constants, bool(outcome), here()))
         return outcome
 
+    def is_of_numbers(self, value: Value) -> bool:
+        """Whether a value is such a number, or a few ops make it of such."""
+        return bool(self.number_inputs) and self._behind(value) is not None
+
     def _behind(self, value: Value) -> tuple[tuple[Value, ...], tuple[Node, ...]] | None:
-        """(inputs, ops in order) that a value is computed from, if these are numbers and a few ops on them."""
+        """(inputs, ops in order) that a value is computed from, if these are numbers, sizes and a few ops on them."""
         self._index()
         inputs: dict[Value, None] = {}
         nodes: dict[Node, None] = {}
@@ -89,7 +108,8 @@ class TraceNumbers:
                 return current in self.number_inputs
             if node in nodes:
                 return True
-            if not _is_simple(node) or len(nodes) >= LONGEST or not all(map(visit, node.inputs)):
+            is_simple = _is_simple(node) and symbols_of(node.op).isdisjoint(self.counted)
+            if not is_simple or len(nodes) >= LONGEST or not all(map(visit, node.inputs)):
                 return False
             nodes[node] = None
             return True
@@ -102,7 +122,7 @@ def _is_simple(node: Node) -> bool:
     is_scalar = all(v.type.ndim == 0 for v in (*node.inputs, *node.outputs))
     is_constant = not node.inputs and not node.op.is_random
     is_known = isinstance(node.op, Elementwise) or node.op.is_view or is_constant
-    return is_scalar and is_known and not (node.op.has_effect or node.op.is_random or symbols_of(node.op))
+    return is_scalar and is_known and not (node.op.has_effect or node.op.is_random)
 
 
 def broken_number(capture: Capture, leaves: Sequence[Any]) -> NumberGuard | bool:
@@ -119,8 +139,18 @@ def broken_number(capture: Capture, leaves: Sequence[Any]) -> NumberGuard | bool
             if not leaf.number_class.takes(given):
                 return True
             numbers[leaf.value] = np.array(given, leaf.cell.dtype)
-    return quietly(_first_broken, guards, numbers)  # type: ignore[no-any-return]
+    sizes = _sizes_of(capture, leaves) if any(guard.has_sizes for guard in guards) else {}
+    return True if sizes is None else quietly(_first_broken, guards, numbers, sizes)
 
 
-def _first_broken(guards: Sequence[NumberGuard], numbers: Mapping[Value, Any]) -> NumberGuard | bool:
-    return next((guard for guard in guards if not guard.holds(numbers)), False)
+def _sizes_of(capture: Capture, leaves: Sequence[Any]) -> dict[str, int] | None:
+    """The open sizes of a call; None where it has arguments of another rank."""
+    pairs = zip(capture.arguments, leaves, strict=True)
+    shapes = [(leaf.value.type.shape, getattr(given, "shape", ())) for leaf, given in pairs if leaf.value is not None]
+    return capture.sizes_of(leaves) if all(len(a) == len(b) for a, b in shapes) else None
+
+
+def _first_broken(
+    guards: Sequence[NumberGuard], numbers: Mapping[Value, Any], sizes: Mapping[str, int]
+) -> NumberGuard | bool:
+    return next((guard for guard in guards if not guard.holds(numbers, sizes)), False)

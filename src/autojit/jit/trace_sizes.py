@@ -201,13 +201,16 @@ class TraceSizes(TracePart):
         self.counted[name] = found, number
         return found
 
-    def size_of_number(self, number: Value, most: int | None, refusal: str, is_place: bool = False) -> int:
+    def size_of_number(
+        self, number: Value, most: int | None, refusal: str, is_place: bool = False, is_settled: bool = False
+    ) -> int:
         """A size that is a number of the step (int64, 0-d); the same for numbers computed alike.
 
         Args:
             most: what it does not exceed, or None.
             refusal: the message of the error if it is negative.
             is_place: it is a place in a tensor, and the error an IndexError.
+            is_settled: it is known that it is at least 0 and at most ``most``, so that one size serves all who ask.
         """
         if self.are_counts_fixed:
             fixed = int(self.concretize(number).item())
@@ -218,8 +221,9 @@ class TraceSizes(TracePart):
         if number.type.device != CPU:  # sizes are the host's
             with grad_mode(False):
                 number = self._value(moved(wrap_value(number), CPU))
-        alike = self._first_alike(number), structure(most), refusal, is_place
-        found = self._defining.get(alike)
+        value = self._first_alike(number)
+        alike = (value, "settled") if is_settled else (value, structure(most), refusal, is_place)
+        found = self._defining.get((value, "settled"), self._defining.get(alike))
         if found is None:
             kind = partial(Extent, most=most, refusal=refusal, is_place=is_place)
             typical_size = TYPICAL_COUNT if most is None else hint_of(most) // 2 + 1

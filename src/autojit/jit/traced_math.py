@@ -27,6 +27,7 @@ from autojit.dispatch.dispatch import number
 from autojit.functions import comparison as comparison
 from autojit.functions import elementwise as elementwise
 from autojit.functions import special as special
+from autojit.jit import number_powers as number_powers
 from autojit.jit.exact_numbers import is_wide
 from autojit.jit.number_ranges import Range, compared
 from autojit.jit.traced_number import WHEN_MADE, TracedNumber, span_of

@@ -23,9 +23,9 @@ from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import SourceLocation, here
 from autojit.dispatch.dispatch import value_of
-from autojit.dispatch.requirements import require_bare
 from autojit.jit.exact_numbers import as_compared, exact, is_wide, require_exact_in_floats, require_negative_exists
-from autojit.jit.number_ranges import ANY, INT64, Range, combined, compared, fits, may_wrap, power, within_64_bits
+from autojit.jit.number_offsets import Offset, distance, known_span, moved_by
+from autojit.jit.number_ranges import ANY, INT64, Range, combined, compared, may_wrap, within_64_bits
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -49,7 +49,7 @@ class TracedNumber:
     """
 
     __array_priority__ = 2000
-    __slots__ = ("kind", "source", "span", "tensor", "trace")
+    __slots__ = ("kind", "offset", "source", "span", "tensor", "trace")
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -60,8 +60,8 @@ class TracedNumber:
         self.trace = trace
         trace.has_numbers = True
         self.span = span if kind is float else within_64_bits(span)
-        self.tensor = tensor
-        self.kind = kind
+        self.tensor, self.kind = tensor, kind
+        self.offset: Offset | None = None  # what is known of it beside others
         self.source: SourceLocation = here()
         for told in WHEN_MADE:
             told()
@@ -93,15 +93,26 @@ class TracedNumber:
         self._check(in_body=True)
         return self.tensor
 
-    def as_size(self, most: int | None = None, refusal: str = "a size is negative", is_place: bool = False) -> int:
+    def as_size(
+        self,
+        most: int | None = None,
+        refusal: str = "a size is negative",
+        is_place: bool = False,
+        is_settled: bool = False,
+    ) -> int:
         """The number as an extent, at most ``most``, which the step leaves open until it has computed it.
 
-        ``refusal``: the message of the error if it is negative; ``is_place``: it is an IndexError.
+        ``refusal``: the message of the error if it is negative; ``is_place``: it is an IndexError; ``is_settled``: it
+        is known that it is neither negative nor too great.
         """
         if self.kind is not int:
             raise TypeError("'float' object cannot be interpreted as an integer")
         self._check()
-        return self.trace.size_of_number(value_of(self.tensor), most, refusal, is_place)
+        return self.trace.size_of_number(value_of(self.tensor), most, refusal, is_place, is_settled)
+
+    def known_span(self, start: object, stop: object, extent: int) -> tuple[int, int] | None:
+        """Where a slice is in an axis, one of whose bounds the number is, if that is known."""
+        return known_span(start, stop, extent)
 
     def _beside(self, other: Tensor) -> Tensor:
         """As the operand of a tensor: a number does not widen the tensor's dtype within its category."""
@@ -126,6 +137,10 @@ class TracedNumber:
         self._check()
         theirs = other.kind if isinstance(other, TracedNumber) else (int if isinstance(other, int) else float)
         wide = kind or (int if self.kind is int and theirs is int else float)
+        if function is operator.sub and isinstance(other, TracedNumber):
+            apart = distance(self, other)
+            if apart is not None:
+                return apart
         divisor = self if swapped else other
         spans = (span_of(other), self.span) if swapped else (self.span, span_of(other))
         if wide is int and (is_wide(other) or may_wrap(function.__name__, *spans)):
@@ -139,7 +154,11 @@ class TracedNumber:
             found, span = function(a, b), combined(function.__name__, *spans)
         if wide is int:
             span = exact(self.trace, function.__name__, a, b, found, spans, span)
-        return TracedNumber(self.trace, found, wide, span)
+        made = TracedNumber(self.trace, found, wide, span)
+        made.offset = (
+            moved_by(function.__name__, *((other, self) if swapped else (self, other))) if wide is int else None
+        )
+        return made
 
     def _compare(self, other: object, function: Callable[[Any, Any], Any]) -> Any:
         if isinstance(other, Tensor):
@@ -378,67 +397,4 @@ for _name in ("add", "sub", "mul"):
 _arithmetic("truediv", float)
 for _name in ("floordiv", "mod", "pow"):
     _on_digits(_name)
-_POWER = "__pow__"
-_power_by_digits: Callable[[Any, Any], Any] = getattr(TracedNumber, _POWER)
-
-
-def _power(self: TracedNumber, exponent: object, modulus: object = None) -> Any:
-    """``self ** exponent`` where its type does not depend on the digits: a float to a whole power, or not negative."""
-    if modulus is not None:
-        return pow(self.concrete(), exponent, modulus)
-    is_whole = type(exponent) is int and exponent >= 0
-    if self.kind is int and isinstance(exponent, int) and is_whole:
-        span = power(self.span.magnitude(), span_of(exponent))
-        if fits(span):
-            return _raised(self, exponent, int)
-        if exponent in (2, 3):
-            square = operator.mul(self, self)
-            return square if exponent == 2 else square * self
-    elif isinstance(exponent, int | float) and (
-        (is_whole and self.kind is float) or self.span.low > 0 or (self.span.low == 0 and exponent > 0) or self > 0
-    ):
-        return _raised(self, exponent, float)
-    return _power_by_digits(self, exponent)
-
-
-def _raised(self: TracedNumber, exponent: float, kind: type) -> TracedNumber:
-    self._check()
-    with grad_mode(False):
-        found = self.tensor.to(int64 if kind is int else float64) ** exponent
-    span = power(self.span, span_of(exponent))
-    if kind is float:
-        _require_no_overflow(found, self.tensor, span)
-    return TracedNumber(self.trace, found, kind, span)
-
-
-def _require_no_overflow(found: Tensor, number: Tensor, span: Range) -> None:
-    """Python raises where a power of finite numbers is none: the step does, at every call."""
-    if span.is_finite:
-        return
-    with grad_mode(False):
-        require_bare(lambda: found.isinf().logical_not() | number.isfinite().logical_not(), _TOO_LARGE, "overflow")
-
-
-_TOO_LARGE = "(34, 'Numerical result out of range')"
-
-
-setattr(TracedNumber, _POWER, _power)
-
-
-def _power_of(self: TracedNumber, base: Any, modulus: Any = None) -> Any:
-    """``base ** self``, as in ``1 - beta ** step``: a float whatever the digits if the base is a positive one."""
-    if modulus is not None:
-        return pow(base, self.concrete(), modulus)
-    if not isinstance(base, float) or base <= 0.0:
-        return self._behind(base, operator.pow)
-    self._check()
-    with grad_mode(False):
-        found = float(base) ** self.tensor.to(float64)
-    span = power(span_of(base), self.span)
-    if base < math.inf:
-        _require_no_overflow(found, self.tensor, span)
-    return TracedNumber(self.trace, found, float, span)
-
-
-setattr(TracedNumber, "__rpow__", _power_of)  # noqa: B010  # as the operators above
 numbers.Real.register(TracedNumber)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autojit.core.size_recorder import asked
 from autojit.core.sizes import is_counted, is_symbolic, seems_equal, size_max, size_min, surely_less
 from autojit.core.types import Shape
 
@@ -38,9 +39,14 @@ def _clipped(place: int, extent: int) -> int:
 
 def is_negative(width: int) -> bool:
     """Whether a width is negative; what remains of an axis besides a counted region is not."""
-    return surely_less(width, 0) if is_counted(width) else width < 0
+    return surely_less(width, 0) if _is_settled(width) else width < 0
 
 
 def exceeds(stop: int, extent: int) -> bool:
     """Whether a region ends beyond an axis; what a step counts has been clipped by what counts it."""
-    return surely_less(extent, stop) if is_counted(stop - extent) else stop > extent
+    return surely_less(extent, stop) if _is_settled(stop - extent) else stop > extent
+
+
+def _is_settled(difference: int) -> bool:
+    """Whether a capture does not ask for a sign, or is over: then it has asked, and a guard keeps the answer."""
+    return asked.recorder is None or is_counted(difference)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
+import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from autojit.core.errors import ArgumentError
+from autojit.functions.comparison import where
 from autojit.functions.factories import tensor
 from autojit.nn import BatchNorm1d, BatchNorm2d, BatchNorm3d, Module
 from autojit.optim.lr_base import LRScheduler, value_of
 from autojit.optim.optimizer import Optimizer
 from autojit.tensor import Tensor
-from autojit.tensor.state import grad_mode
+from autojit.tensor.state import grad_mode, state
 
 __all__ = [
     "SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn",
@@ -24,13 +26,23 @@ Average = Callable[[Tensor, Tensor, Tensor | int], Tensor]
 AverageOfAll = Callable[[list[Tensor], list[Tensor], Any], None]
 
 
+_ours: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Averages that this module has made: they change nothing but what they are given, and may be asked in vain."""
+_Known = TypeVar("_Known")
+
+
+def _known(average: _Known) -> _Known:
+    _ours.add(average)
+    return average
+
+
 def get_swa_avg_fn() -> Average:
     """The mean of all: a function of (average, new value, number averaged so far)."""
 
     def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Tensor | int) -> Tensor:
         return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
 
-    return swa_update
+    return _known(swa_update)
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
@@ -45,7 +57,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
     def ema_update(ema_param: Tensor, current_param: Tensor, num_averaged: Tensor | int) -> Tensor:
         return decay * ema_param + (1 - decay) * current_param
 
-    return ema_update
+    return _known(ema_update)
 
 
 def get_swa_multi_avg_fn() -> AverageOfAll:
@@ -64,7 +76,7 @@ def _in_place(average: Average) -> AverageOfAll:
             for averaged, current in zip(averaged_param_list, current_param_list, strict=True):
                 averaged.copy_(average(averaged, current, num_averaged))
 
-    return update
+    return _known(update) if average in _ours else update
 
 
 class AveragedModel(Module):
@@ -116,13 +128,18 @@ class AveragedModel(Module):
     def update_parameters(self, model: Module) -> None:
         """Take the module's present parameters into the averages."""
         averages, values = list(_averaged(self.module, self.use_buffers)), list(_averaged(model, self.use_buffers))
+        update = self.multi_avg_fn or _in_place(self.avg_fn or get_swa_avg_fn())
         with grad_mode(False):
-            if self.n_averaged.eq(0).item():
+            is_first = self.n_averaged.eq(0)
+            # the question would split a step; the averages known here do nothing else, so it chooses results
+            is_chosen = state.trace is not None and update in _ours
+            if not is_chosen and is_first.item():
                 for average, value in zip(averages, values, strict=True):
                     average.copy_(value)
             else:
-                update = self.multi_avg_fn or _in_place(self.avg_fn or get_swa_avg_fn())
                 update([p.detach() for p in averages], [p.detach() for p in values], self.n_averaged)
+            for average, value in zip(averages, values, strict=True) if is_chosen else ():
+                average.copy_(where(is_first, value, average))
             if not self.use_buffers:
                 for kept, buffer in zip(self.module.buffers(), model.buffers(), strict=True):
                     kept.copy_(buffer)

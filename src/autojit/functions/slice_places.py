@@ -1,0 +1,50 @@
+"""Bounds of slices in subscripts: ints, sizes, and numbers that a step computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autojit.core.errors import ArgumentKindError
+from autojit.core.sizes import as_extent
+from autojit.dispatch.promotion import as_operand
+from autojit.functions.comparison import clamp, minimum, where
+from autojit.ops.slice_bounds import slice_span
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, type_of
+
+
+def slice_bound(given: Any) -> Any:
+    """A bound of a slice: None, an int, or a number that a step computes."""
+    if given is None or type(given) is int:
+        return given
+    if isinstance(given, Tensor) and state.trace is not None and type_of(given).dtype.category == 1:
+        given = given.item()
+    if hasattr(type(given), "as_size"):
+        return given
+    if isinstance(given, Tensor) or hasattr(type(given), "__index__"):
+        return as_extent(given)
+    raise ArgumentKindError(
+        "slice indices must be integers or None or have an __index__ method", {"given": type(given).__name__}
+    )
+
+
+def counted_span(start: Any, stop: Any, extent: int) -> tuple[int, int]:
+    """`slice_span` for bounds that a step computes: where the slice begins and its length are sizes it counts.
+
+    The length is plain where it is known though the bounds are not: ``x[pos : pos + 3]``.
+    """
+    number: Any = start if hasattr(type(start), "as_size") else stop
+    known: tuple[int, int] | None = number.known_span(start, stop, extent)
+    if known is not None:
+        return known
+    length = as_operand(extent)
+    low, high = (
+        _clipped(as_operand(n), length) for n in (0 if start is None else start, extent if stop is None else stop)
+    )
+    first = low.item().as_size(extent) if hasattr(type(start), "as_size") else slice_span(start, None, 1, extent)[0]
+    return first, first + clamp(high - low, min=0).item().as_size(extent - first)
+
+
+def _clipped(bound: Tensor, length: Tensor) -> Tensor:
+    from_start = where(bound < 0, bound + length, bound)
+    return minimum(clamp(from_start, min=0), length)
