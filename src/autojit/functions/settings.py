@@ -123,7 +123,7 @@ def set_flush_denormal(mode: bool) -> bool:
 
     It is said for the calling thread, as in torch: its eager ops and the compiled steps that it calls, on all their
     threads. Python's own floats follow as well. Where many such numbers come up (tails of distributions, signals that
-    die out), processors that compute with them in microcode are several times as fast without them. Steps run the same code.
+    die out), processors that compute with them in microcode are several times as fast without them.
 
     Returns:
         Whether this processor can: x86 and 64-bit ARM do.
@@ -147,8 +147,12 @@ def set_flush_denormal(mode: bool) -> bool:
     if not flush_denormals(mode):
         return not mode
     before, _flushes = _flushes, mode
-    note_switch("flush denormal", mode, before, set_flush_denormal)
+    note_switch("flush denormal", mode, before, _put_flush_denormal)
     return True
+
+
+def _put_flush_denormal(mode: bool) -> None:
+    set_flush_denormal(mode)
 
 
 @declared(method=False)
