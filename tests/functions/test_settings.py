@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -47,9 +48,52 @@ def test_threads_and_numbers() -> None:
     with pytest.raises(RuntimeError, match="positive"):
         aj.set_num_interop_threads(0)
     aj.init_num_threads()
-    assert aj.set_flush_denormal(False)
-    assert not aj.set_flush_denormal(True)
     assert aj.compiled_with_cxx11_abi()
+
+
+@pytest.fixture
+def flushing() -> Iterator[None]:
+    if not aj.set_flush_denormal(True):
+        pytest.skip("this processor always keeps denormals")
+    yield
+    aj.set_flush_denormal(False)
+
+
+@pytest.mark.parametrize("dtype", [aj.float32, aj.float64])
+def test_denormals_are_zero_where_that_is_said(flushing: None, dtype: aj.dtype) -> None:
+    """In eager mode and in steps that others of the pool's threads work for; afterwards all threads keep them."""
+    tiny = aj.full((1 << 17,), aj.finfo(dtype).tiny, dtype=dtype)
+
+    @aj.jit
+    def half(x: aj.Tensor) -> aj.Tensor:
+        return x * 0.5
+
+    for halved in (lambda x: x * 0.5, half):
+        assert not halved(tiny).count_nonzero()
+    assert aj.set_flush_denormal(False)
+    for halved in (lambda x: x * 0.5, half):
+        assert halved(tiny).count_nonzero() == tiny.numel()
+    assert aj.set_flush_denormal(True)
+    assert not half(tiny).count_nonzero()
+
+
+def test_a_thread_says_for_itself_whether_it_flushes_denormals(flushing: None) -> None:
+    tiny = aj.tensor([2e-38])
+    found: list[float] = []
+
+    def keep() -> None:
+        aj.set_flush_denormal(False)
+        found.append(float(tiny * 0.1))
+
+    other = threading.Thread(target=keep)
+    other.start()
+    other.join()
+    assert float(tiny * 0.1) == 0 < found[0]
+
+
+def test_flushing_takes_a_bool() -> None:
+    with pytest.raises(TypeError, match="expects a bool, but got int"):
+        aj.set_flush_denormal(1)  # type: ignore[arg-type]
 
 
 def test_the_default_device() -> None:

@@ -26,7 +26,7 @@ TEXTS: dict[str, Callable[[str], str]] = {
     "product f64": lambda machine: product_ir(float64),
     "entry": lambda machine: entry_ir(),
     "signals": lambda machine: signals_ir(),
-    "serial pool": lambda machine: serial_pool_ir(),
+    "serial pool": serial_pool_ir,
     "pool": pool_ir,
 }
 
@@ -58,7 +58,7 @@ def test_the_pool_claims_and_publishes_in_the_orders_that_its_pattern_needs() ->
     text = pool_ir("x86_64")
     assert orders(text, "work") == [
         "load i64 acquire", "load i64 monotonic", "cmpxchg", "load ptr monotonic", "load ptr monotonic",
-        "load i64 monotonic", "atomicrmw add seq_cst", "load i32 seq_cst",
+        "load i64 monotonic", "load i32 monotonic", "atomicrmw add seq_cst", "load i32 seq_cst",
     ]  # fmt: skip
     assert "acq_rel acquire" in text
     assert orders(text, "worker")[-5:] == [

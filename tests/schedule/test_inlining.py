@@ -150,6 +150,42 @@ def test_what_is_read_without_its_rim_is_computed_without_it_where_that_pays() -
     assert len(scheduled(shown, machine(least_parts=1)).kernels) == 2
 
 
+# -- what is computed where its padding is read
+
+STEP = """(u: f32[8, 8], c: f32[6, 6], w: f32[6, 6]) {{
+    a: f32[6, 6] = slice[starts=(2, 1), stops=(8, 7), steps=(1, 1)](u);
+    b: f32[6, 6] = slice[starts=(0, 1), stops=(6, 7), steps=(1, 1)](u);
+    d: f32[6, 6] = sub(a, b); m: f32[6, 6] = mul(c, d);
+    p: f32[8, 8] = pad[low=(1, 1), high=(1, 1), interior=(0, 0), value=0](m);
+    y: f32[8, 8] = add(u, p); z: f32[6, 6] = {0}; return y, z
+}}"""
+
+
+def test_a_step_of_a_stencil_is_one_kernel_and_keeps_nothing_for_its_derivative() -> None:
+    """The derivative reads the cells again; what a caller sees is stored."""
+    kept = STEP.format("mul(w, d)")
+    large = machine(small_domain=0)
+    assert kernels(scheduled(kept, large)) == expected("""
+        loops 8x8, 0 accumulators (u, c) -> y {add}
+        loops 6x6, 0 accumulators (w, u) -> z {mul}
+    """)
+    assert "-> m, z" in kernels(scheduled(kept, machine(small_domain=0, computes_padded=False)))
+    assert "-> m, z" in kernels(scheduled(kept))  # small
+    assert "-> m" in kernels(scheduled(kept.replace("return y", "return m, y"), large))
+
+
+def test_what_many_read_is_stored() -> None:
+    """Two buffers, four readers: eight reads are no fewer than six and a write. With three readers, six are."""
+    pads = ((1, 1, 1, 1), (2, 1, 0, 1), (0, 1, 2, 1), (1, 2, 1, 0))
+    for number in (3, 4):
+        nodes = [f"p{k}: f32[8, 8] = pad[low=({a}, {b}), high=({c}, {d}), interior=(0, 0), value=0](m)"
+                 for k, (a, b, c, d) in enumerate(pads[:number])]  # fmt: skip
+        nodes += [f"t{k}: f32[8, 8] = add({'u' if k == 0 else f't{k - 1}'}, p{k})" for k in range(number)]
+        text = STEP.format("mul(w, w)").replace("return y", f"{'; '.join(nodes)}; return t{number - 1}")
+        found = kernels(scheduled(text.replace("y: f32[8, 8] = add(u, p); ", ""), machine(small_domain=0)))
+        assert ("-> m" in found) == (number == 4)
+
+
 # -- the way to what is stored
 
 

@@ -27,6 +27,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.memory_orders import outermost_first
 from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.state import quietly, state
+from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import LIKE_LEAF, layout_of, storage_of, type_of, wrap
 
 _LOCKS = [new_lock() for _ in range(16)]
@@ -53,6 +54,8 @@ def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
                 _add_to(leaf, before, grad)
             elif is_alone and _is_free(leaf, grad):
                 leaf._set_grad(grad if grad._array is not None else _laid_as(grad, leaf))
+            elif is_alone and (array := _turned_back(leaf, grad)) is not None:
+                leaf._set_grad(wrap(array))
             elif is_alone and _is_free_sparse(grad):
                 leaf._set_grad(grad.detach())
             else:
@@ -99,6 +102,40 @@ def _is_free(leaf: Tensor, grad: Tensor) -> bool:
         and state.trace is None
         and not state.layers
     )
+
+
+def _turned_back(leaf: Tensor, grad: Tensor) -> Any:
+    """The array that a gradient shows as a whole and in its order, as a view of a tensor, if nothing else shows it.
+
+    That is the transpose of a transpose, as products leave it for linear layers, laid out as ``.grad`` should be.
+    """
+    array, like, view, storage = grad._array, leaf._array, grad._view, grad._storage
+    whole = None if view is None else view.base
+    if type(array) is not np.ndarray or type(like) is not np.ndarray or type(whole) is not Tensor or storage is None:
+        return None
+    base = whole._array
+    is_same = (
+        type(storage) is Storage
+        and whole._storage is storage
+        and storage.array is base
+        and array.base is base
+        and base.base is None
+        and base.shape == array.shape
+        and base.strides == array.strides == like.strides
+        and base.flags.c_contiguous
+        and base.flags.writeable
+    )
+    is_plain = not (grad._requires_grad or whole._requires_grad or state.trace is not None or state.layers)
+    if not is_same or not is_plain or not ARGUMENTS_ARE_COUNTED:
+        return None
+    is_alone = (  # held by the gradient and what it shows, the name here and the argument
+        is_held_once(array, 3)
+        and is_held_once(view, 3)
+        and is_held_once(whole, 3)
+        and is_held_once(storage, 4)
+        and is_held_once(base, 5)
+    )
+    return base if is_alone else None
 
 
 def _is_free_sparse(grad: Tensor) -> bool:

@@ -21,6 +21,7 @@ from autojit.autograd.behind_masks import behind_masks
 from autojit.autograd.hook_calls import has_tensor_hooks, through_post_hooks, through_pre_hooks, through_tensor_hooks
 from autojit.autograd.pieces import CUTS, Pieces
 from autojit.autograd.running import current_walk, running
+from autojit.autograd.turned_products import PRODUCTS, run_product
 from autojit.core.errors import DifferentiationError
 from autojit.core.source import here, leave
 from autojit.core.types import TensorType
@@ -279,6 +280,8 @@ class Walk:
                 results = node.run(grads, wanted)
             elif type(node.op) in CUTS and not is_watched and self._add_piece(node):
                 return
+            elif type(node.op) in PRODUCTS:
+                results = run_product(node, grads, wanted)
             else:
                 results = node.run(grads, wanted)
         else:

@@ -18,7 +18,7 @@ from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import float32
 
 CENTRE = {"f32": 3.0, "f64": 4.0}  # K of erfc
-VANISHED = {"f32": 10.1, "f64": 27.3}  # erfc beyond rounds to zero
+VANISHED = {"f32": 10.0547, "f64": 27.2265}  # erfc beyond rounds to zero: it is 2^-150 at 10.0542, 2^-1075 at 27.2260
 ERF_ONE = {"f32": 3.93, "f64": 6.0}  # erf beyond rounds to one
 ERF_SPLIT = {"f32": 0.96, "f64": 1.0}
 ERF_CENTRE = 3.0  # K of erf
@@ -50,7 +50,9 @@ def _erfc_positive(emit: InstructionEmitter, a: Scalar) -> Scalar:
     product_low = emit.multiply_add(product, emit.add(curved, r_low), product_low)
     term, term_low = two_product(emit, product, r)
     total, total_low = quick_two_sum(emit, product, term)
-    return scale(emit, emit.add(total, emit.add(total_low, emit.add(term_low, product_low))), n)
+    total = emit.add(total, emit.add(total_low, emit.add(term_low, product_low)))
+    has_vanished = emit.ge(a, VANISHED[a.dtype.short])  # and is not left to `scale`, which would take time to see it
+    return scale(emit, emit.select(has_vanished, emit.zero(a), total), n)
 
 
 def erfc(emit: InstructionEmitter, x: Scalar) -> Scalar:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from autojit.codegen.target import Target
 
 SCALED = "@aj.scaled.f32"
-"""``x * 2^n`` rounded once, for n from -300 to 200."""
+"""``x * 2^n`` rounded once, for n up to 200, and from -300 on unless x is zero."""
 
 DECLARATIONS: dict[str, str] = {SCALED: f"declare float {SCALED}(float, i32)"}
 
 _IN_TWO_STEPS = f"""define internal float {SCALED}(float %x, i32 %n) alwaysinline nounwind {{
-  %field = add i32 %n, 254
+  %least = call i32 @llvm.smax.i32(i32 %n, i32 -254)
+  %field = add i32 %least, 254
   %low = lshr i32 %field, 1
   %high = sub i32 %field, %low
   %low.bits = shl i32 %low, 23

@@ -105,6 +105,8 @@ class Machine:
     """A cheap node this much larger than what it reads is computed where it is read."""
     least_parts: int
     """Slices of a cheap value that is read in slices only, from which on it is computed where they are read."""
+    computes_padded: bool
+    """Whether a kernel that reads a padding computes what is padded, where that moves less memory."""
     many_blocks: int
     """This many blocks of memory are joined by copying each, where they are of ``block_bytes`` on average."""
     block_bytes: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from math import prod
 from typing import Any, ClassVar
@@ -85,7 +86,19 @@ class Matmul(Structured):
                 lambda: apply("cast", bind(MATMUL, y_bar, adjoint_matrix(w)), dtype=rounded),
                 lambda: apply("cast", bind(MATMUL, adjoint_matrix(x), y_bar), dtype=rounded),
             )
-        return (lambda: bind(self, y_bar, adjoint_matrix(w)), lambda: bind(self, adjoint_matrix(x), y_bar))
+        is_left_turned, is_right_turned = turned_operands.flags
+
+        def x_bar() -> Any:
+            if is_left_turned:
+                return swap_last(bind(self, conjugate(w), swap_last(y_bar)))
+            return bind(self, y_bar, adjoint_matrix(w))
+
+        def w_bar() -> Any:
+            if is_right_turned:
+                return swap_last(bind(self, swap_last(y_bar), conjugate(x)))
+            return bind(self, adjoint_matrix(x), y_bar)
+
+        return x_bar, w_bar
 
     def _widened(self, operands: Sequence[Any]) -> list[Any]:
         return [apply("cast", x, dtype=self.result) for x in operands]
@@ -112,6 +125,19 @@ class Matmul(Structured):
 
 
 MATMUL = Matmul()
+
+
+class _TurnedOperands(threading.local):
+    """Which operands of the product whose rule runs in this thread are transposes of other tensors.
+
+    Their cotangents are transposed next. Made as transposes of products they are in order then. The engine says so,
+    which sees what a product was made of; the passes of a captured step choose orders by themselves.
+    """
+
+    flags = False, False
+
+
+turned_operands = _TurnedOperands()
 
 
 @record

@@ -28,6 +28,7 @@ from autojit.core.once import once
 from autojit.core.top_level import top_level
 from autojit.core.undivided_work import undivided
 from autojit.runtime.cores import available_cores
+from autojit.runtime.denormals_ir import FLUSH_DENORMALS, can_flush
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
@@ -67,17 +68,31 @@ def set_num_threads(num: int) -> None:
 
 def parallel_for_address() -> int:
     """Address of `aj_parallel_for`, to import into objects; loads the pool on first use and is never freed."""
+    return _loaded_pool().address("aj_parallel_for")
+
+
+def flush_denormals(is_wanted: bool) -> bool:
+    """Let the calling thread, and the pool's threads while they work for it, take denormal numbers for zero; whether
+    this processor can.
+    """
+    if not can_flush(_machine()):
+        return False
+    ctypes.CFUNCTYPE(None, ctypes.c_int32)(_loaded_pool().address(FLUSH_DENORMALS.symbol))(is_wanted)
+    return True
+
+
+def _loaded_pool() -> LoadedObject:
     global _pool
     if _pool is None:
         with undivided, _loading:
             if _pool is None:
                 _pool = _load_pool()
-    return _pool.address("aj_parallel_for")
+    return _pool
 
 
 def pool_request() -> tuple[str, int]:
     """The pool's module and LLVM's level for it."""
-    return (pool_ir(_machine()) if _is_parallel() else serial_pool_ir()), _OPT_LEVEL
+    return (pool_ir(_machine()) if _is_parallel() else serial_pool_ir(_machine())), _OPT_LEVEL
 
 
 def pool_content() -> bytes:

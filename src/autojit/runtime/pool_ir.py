@@ -22,6 +22,7 @@ from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import BODY, NativeFunction
 from autojit.codegen.records import Field, HalfWord, Pointer, Record, Word
 from autojit.core.once import once
+from autojit.runtime.denormals_ir import FLUSH_BITS, SET_FLUSH_BITS, add_denormals, can_flush
 
 CACHE_LINES_BYTES = 128  # two of 64 bytes, which are fetched together: no field shares them with another
 
@@ -53,6 +54,7 @@ class PoolWords(Record[int], apart=CACHE_LINES_BYTES):
     threads: HalfWord  # threads a job may use, the caller included
     started: HalfWord  # pool threads that run
     spins: HalfWord  # pauses before a worker sleeps
+    flushes: HalfWord  # what the thread that published the job does with denormals: see `denormals_ir`
 
 
 _SLEEP = Signature("sleep_on", "ptr word, i32 seen")
@@ -123,6 +125,7 @@ class PoolFunction(NativeFunction):
 def pool_ir(machine: str) -> str:
     """The module text for ``x86_64`` or ``aarch64`` Linux."""
     module = PoolModule(machine)
+    add_denormals(module, machine)
     for signature, operation in ((_SLEEP, FUTEX_WAIT), (_WAKE, FUTEX_WAKE)):
         f = PoolFunction(module, signature, linkage="internal")
         f.futex(operation, *f.parameters)
@@ -159,6 +162,9 @@ def _write_work(f: PoolFunction) -> None:
     run, context = f.read(PoolWords.body, "monotonic"), f.read(PoolWords.context, "monotonic")
     chunks = f.read(PoolWords.chunks, "monotonic")
     chunk = f.choose(is_at_back, f.end_of(left), f.first_of(seen))
+    flushes = f.read(PoolWords.flushes, "monotonic")
+    with f.when(f.test("ne", flushes, f.call(FLUSH_BITS), "i32")):
+        f.call(SET_FLUSH_BITS, flushes)
     f.call(BODY, context, chunk, worker, by=run)
     done = f.add(f.change("add", PoolWords.done, 1), 1, "i32")
     is_last = f.test("eq", done, f.convert("trunc", chunks, "i64", "i32"), "i32")
@@ -264,6 +270,7 @@ def _publish(f: PoolFunction, members: str) -> None:
     f.write(PoolWords.context, context, "monotonic")
     f.write(PoolWords.chunks, chunks, "monotonic")
     f.write(PoolWords.members, members, "monotonic")
+    f.write(PoolWords.flushes, f.call(FLUSH_BITS), "monotonic")
     f.write(PoolWords.done, 0, "monotonic")
     generation = f.add(f.binary("lshr", f.read(PoolWords.job, "monotonic"), GENERATION_BIT), 1)
     job = f.binary("or", f.binary("shl", generation, GENERATION_BIT), f.binary("shl", chunks, CHUNK_BITS))
@@ -315,9 +322,11 @@ def _write_pause(f: PoolFunction) -> None:
 
 
 @once
-def serial_pool_ir() -> str:
+def serial_pool_ir(machine: str = "") -> str:
     """The same entry for systems without a futex: the caller runs every chunk."""
     module = ModuleText()
+    if can_flush(machine):
+        add_denormals(module, machine)
     NativeFunction.define(module, PARALLEL_FOR, _run_serially)
     return module.text()
 

@@ -12,6 +12,7 @@ from autojit.ops.base import Elementwise
 from autojit.ops.elementwise_arithmetic import Mul
 from autojit.ops.reductions import Sum
 from autojit.schedule.kinds import Kind
+from autojit.schedule.padded import padded_values
 from autojit.schedule.parted import parted_values
 from autojit.schedule.pull import leaves, loop_indices
 
@@ -34,7 +35,7 @@ def inline_values(
         # have one reader each.
         if kind is Kind.INLINE or is_expansion or node.outputs[0] in parted or node.outputs[0] in terms:
             inline.update(node.outputs)
-    return inline
+    return inline | padded_values(graph, definitions, kinds, inline, machine)
 
 
 def _terms(graph: Graph, definitions: Mapping[Value, Node]) -> set[Value]:

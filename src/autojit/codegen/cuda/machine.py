@@ -21,6 +21,7 @@ CUDA_MACHINE = Machine(
     small_domain=4096,  # what waits for a pass over memory would part it in two; launches are shared anyway
     expansion=8,
     least_parts=1,  # what four shifted gradients add up to is read without its rim: one kernel instead of two
+    computes_padded=False,  # nothing was measured
     many_blocks=NEVER,  # a launch per block costs more than asking each element which block it is in
     block_bytes=1024,
     accumulated_bytes=0,  # no bands: a sum into the product's memory saves the kernel that would add
