@@ -113,6 +113,16 @@ def check_uneven_exchanges() -> None:
     start = sum(sent[:me])
     rows = aj.arange(start * 2, (start + me + 1) * 2).reshape(-1, 2)
     same(out, aj.cat([rows + 100 * r for r in range(n)]))
+    for name, exchange in (
+        ("all_to_all", lambda: dist.all_to_all([aj.empty(2)] * n, [aj.empty(3)] * n)),
+        ("all_to_all_single", lambda: dist.all_to_all_single(aj.empty(2 * n), aj.empty(3 * n), [2] * n, [3] * n)),
+    ):
+        try:
+            exchange()
+        except ValueError as error:
+            assert f"{name}: the piece that rank {me} keeps has two sizes" in str(error)
+        else:
+            raise AssertionError(name)
     even = aj.arange(n) + 10 * me
     dist.all_to_all_single(even, even.clone())
     same(even, aj.tensor([me + 10 * r for r in range(n)]))
@@ -315,6 +325,7 @@ def check_a_forked_child_is_refused() -> None:
 
 
 def check_compiled_is_eager() -> None:
+    """On all ranks at once, and where some run line by line while the others' step is compiled."""
     n, me = dist.get_world_size(), dist.get_rank()
 
     def step(x: aj.Tensor, y: aj.Tensor) -> tuple[aj.Tensor, ...]:
@@ -336,18 +347,21 @@ def check_compiled_is_eager() -> None:
         dist.all_to_all_single(swapped, rows * y[0])
         exchanged = [aj.empty_like(x) for _ in range(n)]
         dist.all_to_all(exchanged, [x * k for k in range(n)])
+        named = aj.empty(2 * n, 3, dtype=x.dtype)
+        dist.all_to_all_single(named, rows.reshape(-1, 3)[: 2 * n] * y[0], [2] * n, [2] * n)
         root = y * 3
         dist.broadcast(root, src=n - 1)
         one = y * 5
         dist.reduce(one, 0)
-        return total, mean, largest, rows, *listed, part, peak, swapped, *exchanged, root, one
+        return total, mean, largest, rows, *listed, part, peak, swapped, *exchanged, named, root, one
 
     compiled = aj.jit(step)
     for dtype in (aj.float64, aj.float32, aj.bfloat16):
-        for _ in range(3):
+        for k in range(4):
             x = (aj.randn(4, 3) + me).to(dtype)
             y = (aj.randn(3) - me).to(dtype)
-            for found, expected in zip(compiled(x, y), step(x, y), strict=True):
+            run = step if k == 3 and me == n - 1 else compiled
+            for found, expected in zip(run(x, y), step(x, y), strict=True):
                 same(found, expected)
     assert compiled.stats()["eager_calls"] == 0
 

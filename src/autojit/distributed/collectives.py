@@ -304,12 +304,10 @@ def all_to_all(
     _same("all_to_all", input_tensor_list[0], *input_tensor_list, *output_tensor_list)
     if _is_traced():
         return _recorded(
-            traced.all_to_all_list(output_tensor_list, input_tensor_list, member, async_op),
-            output_tensor_list,
-            async_op,
+            traced.all_to_all_list(output_tensor_list, input_tensor_list, member), output_tensor_list, async_op
         )
     targets = [Target(t, is_read=False) for t in output_tensor_list]
-    member.communicator.exchange([t.array for t in targets], [elements(t) for t in input_tensor_list])
+    _exchange("all_to_all", member, [t.array for t in targets], [elements(t) for t in input_tensor_list])
     for target in targets:
         target.put(target.array, "all_to_all")
     return _ended(Work(None, _nothing, output_tensor_list), async_op)
@@ -334,16 +332,29 @@ def all_to_all_single(
     _same("all_to_all_single", input, output)
     size = member.size()
     rows = [_split_rows(t, sizes, size) for t, sizes in ((output, output_split_sizes), (input, input_split_sizes))]
+    are_given = bool(output_split_sizes or input_split_sizes)
     if _is_traced():
-        return _recorded(traced.all_to_all(output, input, rows, member, async_op), [output], async_op)
+        return _recorded(traced.all_to_all(output, input, rows, are_given, member, async_op), [output], async_op)
     target, parts = Target(output, is_read=False), elements(input)
-    if output_split_sizes or input_split_sizes:
-        member.communicator.exchange(_cut(target.array, rows[0]), _cut(parts, rows[1]))
+    if are_given:
+        _exchange("all_to_all_single", member, _cut(target.array, rows[0]), _cut(parts, rows[1]))
         pending = None
     else:
         shape = (size, rows[1][0], *parts.shape[1:])
         pending = begun(member.communicator.all_to_all, async_op, target.array.reshape(shape), parts.reshape(shape))
     return _ended(Work(pending, lambda: target.put(target.array, "all_to_all_single"), [output]), async_op)
+
+
+def _exchange(name: str, member: ProcessGroup, results: Sequence[Any], parts: Sequence[Any]) -> None:
+    """Piece by piece, as sizes may differ."""
+    kept, given = results[member.rank()], parts[member.rank()]
+    if kept.size != given.size:
+        raise ArgumentError(
+            f"{name}: the piece that rank {member.rank()} keeps has two sizes",
+            {"to be received": list(kept.shape), "to be sent": list(given.shape)},
+            "give what a rank sends itself the same size on both sides",
+        )
+    member.communicator.exchange(results, parts)
 
 
 def _split_rows(t: Tensor, sizes: Sequence[int] | None, size: int) -> list[int]:

@@ -295,7 +295,8 @@ class MpiCommunicator:
 
     def exchange(self, results: Sequence[Ndarray], parts: Sequence[Ndarray]) -> None:
         """``results[r]`` becomes rank ``r``'s ``parts[rank]``; sizes differ, and both sides know them."""
-        for step in range(self.size):
+        _flat(results[self.rank])[...] = _flat(parts[self.rank])
+        for step in range(1, self.size):
             to, source = (self.rank + step) % self.size, (self.rank - step) % self.size
             self.send_recv(results[source], parts[to], to, source)
 

@@ -17,7 +17,9 @@ from autojit.core.errors import UnsupportedError, UsageError
 from autojit.dispatch.dispatch import apply
 from autojit.dispatch.inplace import copy_into
 from autojit.distributed.groups import ProcessGroup
+from autojit.functions.factories import arange
 from autojit.functions.namespace import iinfo
+from autojit.functions.shape import stack
 from autojit.ops.collectives import (
     COMBINATIONS,
     AllGather,
@@ -26,6 +28,7 @@ from autojit.ops.collectives import (
     Beginning,
     Broadcast,
     ReduceScatter,
+    SendRecv,
     Wait,
 )
 from autojit.ops.rank_arithmetic import sums_wrongly
@@ -207,9 +210,14 @@ def reduce_scatter_list(output: Tensor, parts: Sequence[Tensor], how: str, membe
 
 
 def all_to_all(
-    output: Tensor, parts: Tensor, rows: Sequence[Sequence[int]], member: ProcessGroup, is_begun: bool
+    output: Tensor,
+    parts: Tensor,
+    rows: Sequence[Sequence[int]],
+    are_given: bool,
+    member: ProcessGroup,
+    is_begun: bool,
 ) -> End:
-    """Equal pieces of the first axis go to the ranks."""
+    """Equal pieces of the first axis go to the ranks. ``are_given``: the caller has named their sizes."""
     if len({*rows[0], *rows[1]}) > 1:
         raise UnsupportedError("all_to_all_single: uneven pieces are no part of a compiled step", {"rows": rows})
 
@@ -218,20 +226,34 @@ def all_to_all(
 
     with no_grad():
         pieces = parts.reshape(member.size(), rows[1][0], *parts.shape[1:])
+        if are_given:
+            finish(_by_pairs(pieces, member))
+            return _nothing
         return _happens(AllToAll(*_group(member)), pieces, finish, is_begun)
 
 
-def all_to_all_list(outputs: Sequence[Tensor], parts: Sequence[Tensor], member: ProcessGroup, is_begun: bool) -> End:
+def all_to_all_list(outputs: Sequence[Tensor], parts: Sequence[Tensor], member: ProcessGroup) -> End:
     """The same of lists of tensors of one size."""
     if len({tuple(t.shape) for t in (*outputs, *parts)}) > 1:
         raise UnsupportedError("all_to_all: tensors of several sizes are no part of a compiled step")
-
-    def finish(rows: Tensor) -> None:
+    with no_grad():
+        rows = _by_pairs(stack(tuple(parts)), member)
         for k, output in enumerate(outputs):
             copy_into(output, rows[k], "all_to_all")
+    return _nothing
 
-    with no_grad():
-        stacked: Any = parts[0].new_empty((len(parts), *parts[0].shape))
-        for k, part in enumerate(parts):
-            stacked[k] = part
-        return _happens(AllToAll(*_group(member)), stacked, finish, is_begun)
+
+def _by_pairs(parts: Tensor, member: ProcessGroup) -> Tensor:
+    """`AllToAll` by the messages of a communicator's ``exchange``.
+
+    Where sizes may differ a rank cannot know whether those of the others do, nor which of them run line by line: so
+    all of them send the same messages, whatever their own sizes are.
+    """
+    name, size = _group(member)
+    me, steps = own_rank(parts, name, size), arange(size, device=parts.device)
+    sent = parts.index_select(0, (me + steps) % size)
+    found = [sent[0]]
+    for step in range(1, size):
+        pairs = tuple([(rank, (rank + step) % size) for rank in range(size)])
+        found.append(apply(SendRecv(name, size, pairs), sent[step]))
+    return stack(tuple(found)).index_select(0, (me - steps) % size)
