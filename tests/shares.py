@@ -28,13 +28,13 @@ HEAD = """\
 # Tests of which a run takes one case of K (tests/shares.py): K, processor seconds of all cases, the test.
 # Written by `python -m tests.shares`.
 """
-SECONDS = 2.0
+SECONDS = 0.5
 """What the cases of a test that are run may take together, on the machine that the page was written on."""
 
-CASES = 4
+CASES = 2
 """So many are run at least."""
 
-MOST = 4
+MOST = 8
 """K at most."""
 
 WHOLE = ("tests/docs/", "tests/examples/", "tests/ops/test_laws.py::")
