@@ -115,7 +115,8 @@ def _turned_back(leaf: Tensor, grad: Tensor) -> Any:
         return None
     base = whole._array
     is_same = (
-        type(storage) is Storage
+        base is not None
+        and type(storage) is Storage
         and whole._storage is storage
         and storage.array is base
         and array.base is base

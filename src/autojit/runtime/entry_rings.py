@@ -156,7 +156,8 @@ class EntryRings:
 
 def _described(tensor: Any, content: Any) -> RingEntry:
     array = layout_in_memory(content)
-    attributes = id(tensor.__dict__) if attributes_offset(type(tensor)) else 0
+    cls: type = type(tensor)
+    attributes = id(tensor.__dict__) if attributes_offset(cls) else 0
     return RingEntry.in_order(id(tensor), id(content), id(array), *data_and_flags(array), attributes)
 
 
