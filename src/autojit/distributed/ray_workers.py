@@ -7,7 +7,6 @@ the next one has as many ranks as there are free cores, from the last checkpoint
 
 from __future__ import annotations
 
-import importlib
 import os
 import socket
 import time
@@ -31,9 +30,8 @@ def _ray() -> Any:
     Raises:
         UsageError: it is not installed.
     """
-    ray: Any
     try:
-        ray = importlib.import_module("ray")
+        import ray
     except ImportError as error:
         raise UsageError("elastic.run: Ray is not installed", {"error": error}, "pip install 'autojit[ray]'") from None
     if not ray.is_initialized():
@@ -46,7 +44,8 @@ class Worker:
 
     def address(self) -> tuple[str, int]:
         """Where the others find this rank, if it is the first."""
-        ray: Any = importlib.import_module("ray")
+        import ray
+
         with socket.create_server(("", 0)) as free:
             return ray.util.get_node_ip_address(), int(free.getsockname()[1])
 

@@ -94,18 +94,21 @@ def _check_ranks(
         raise AssertionError(f"Expected `attn_mask` shape to be {by_head} but got {tuple(mask.shape)}")
 
 
-def _check_padding(padding: Tensor, batch: int, keys: int) -> None:
-    """AssertionError unless there is one number per key of each sequence."""
-    for axis, expected in enumerate((batch, keys)):
-        if (found := padding.shape[axis]) != expected:
-            raise AssertionError(f"Expected key_padded_mask.shape[{axis}] to be {expected}, but got {found}")
-
-
 def _additive_mask(mask: Tensor | None, dtype: DType) -> Tensor | None:
     """A boolean mask (True: removed) as -inf to add; floating masks as they are."""
     if mask is None or mask.is_floating_point():
         return mask
     return aj.where(mask, float("-inf"), aj.zeros((), dtype=dtype, device=mask.device))
+
+
+def _padding(mask: Tensor | None, batch: int, keys: int, dtype: DType) -> Tensor | None:
+    """AssertionError unless there is one number per key of each sequence; as a mask to add."""
+    if mask is None:
+        return None
+    for axis, expected in enumerate((batch, keys)):
+        if (found := mask.shape[axis]) != expected:
+            raise AssertionError(f"Expected key_padded_mask.shape[{axis}] to be {expected}, but got {found}")
+    return _additive_mask(mask, dtype)
 
 
 def _project(
@@ -184,13 +187,10 @@ def multi_head_attention_forward(
     k = _extended(k, biases[0], static_k, add_zero_attn, num_heads, head_dim)
     v = _extended(v, biases[1], static_v, add_zero_attn, num_heads, head_dim)
     extra = (biases[0] is not None) + add_zero_attn
-    if key_padding_mask is not None:
-        _check_padding(key_padding_mask, batch, k.shape[-2] - extra)
-    combined = _combined_mask(mask, _additive_mask(key_padding_mask, q.dtype), extra)
+    combined = _combined_mask(mask, _padding(key_padding_mask, batch, k.shape[-2] - extra, q.dtype), extra)
     shown_as = None if not need_weights else "average" if average_attn_weights else "by head"
     found, shown = _attend_and_show(q, k, v, combined, dropout_p if training else 0.0, shown_as)
-    joined = found.permute(2, 0, 1, 3).reshape(length, batch, embed_dim)
-    output = linear(joined, out_proj_weight, out_proj_bias)
+    output = linear(found.permute(2, 0, 1, 3).reshape(length, batch, embed_dim), out_proj_weight, out_proj_bias)
     if is_batched:
         return output, shown
     return output.squeeze(1), None if shown is None else shown.squeeze(0)
