@@ -290,8 +290,9 @@ def _follow(entry: StateEntry) -> str | None:
             before, now = entry.requires_grad, owner._requires_grad
             return f"requires_grad of a tensor {entry.input.type}: {before} -> {now}"
         if owner._storage is not entry.storage:
-            if owner._view is not None or owner._array is None:
+            if owner._array is None or (owner._view is not None and owner._view.base is not None):
                 return f"a view {entry.input.type} was replaced"
+            # one by ``x.data = part`` shows the part that it showed, or `Following` says that it does not
             entry.storage = storage_of(owner)
     array = entry.storage.array
     if array is not entry.array:
