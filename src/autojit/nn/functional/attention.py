@@ -94,11 +94,12 @@ def _check_ranks(
         raise AssertionError(f"Expected `attn_mask` shape to be {by_head} but got {tuple(mask.shape)}")
 
 
-def _check_padding(padding: Tensor, batch: int, keys: int) -> None:
-    """AssertionError unless there is one number per key of each sequence."""
-    for axis, expected in enumerate((batch, keys)):
-        if (found := padding.shape[axis]) != expected:
+def _padding_mask(padding: Tensor | None, q: Tensor, batch: int, keys: int) -> Tensor | None:
+    """The mask of keys, to add; AssertionError unless there is one number per key of each sequence."""
+    for axis, expected in enumerate((batch, keys) if padding is not None else ()):
+        if padding is not None and (found := padding.shape[axis]) != expected:
             raise AssertionError(f"Expected key_padded_mask.shape[{axis}] to be {expected}, but got {found}")
+    return _additive_mask(padding, q.dtype)
 
 
 def _additive_mask(mask: Tensor | None, dtype: DType) -> Tensor | None:
@@ -183,17 +184,13 @@ def multi_head_attention_forward(
     q = _heads(q, num_heads, head_dim)
     k = _extended(k, biases[0], static_k, add_zero_attn, num_heads, head_dim)
     v = _extended(v, biases[1], static_v, add_zero_attn, num_heads, head_dim)
-    extra = (biases[0] is not None) + add_zero_attn
-    if key_padding_mask is not None:
-        _check_padding(key_padding_mask, batch, k.shape[-2] - extra)
-    combined = _combined_mask(mask, _additive_mask(key_padding_mask, q.dtype), extra)
+    added = (biases[0] is not None) + add_zero_attn
+    combined = _combined_mask(mask, _padding_mask(key_padding_mask, q, batch, k.shape[-2] - added), added)
     shown_as = None if not need_weights else "average" if average_attn_weights else "by head"
     found, shown = _attend_and_show(q, k, v, combined, dropout_p if training else 0.0, shown_as)
     joined = found.permute(2, 0, 1, 3).reshape(length, batch, embed_dim)
     output = linear(joined, out_proj_weight, out_proj_bias)
-    if is_batched:
-        return output, shown
-    return output.squeeze(1), None if shown is None else shown.squeeze(0)
+    return (output, shown) if is_batched else (output.squeeze(1), None if shown is None else shown.squeeze(0))
 
 
 def _attend_and_show(
