@@ -493,3 +493,16 @@ def test_strided_views_of_views_carry_tangents(mode: Mode) -> None:
         equal(twice, [[0, 40], [10, 50]])
         equal(row, (x * 10).select(0, 1).as_strided((2, 2), (1, 1)).numpy())
         equal(own, [0, 20, 40])
+
+
+def test_a_detached_view_and_its_tangent_reach_all_of_its_memory() -> None:
+    memory, tangent = aj.arange(6.0), aj.tensor([1.0, 2.0])
+    primal = memory[2:4].detach()
+    assert aj.equal(primal.as_strided((6,), (1,), 0), memory)
+    with forward.dual_level():
+        dual = forward.make_dual(primal, tangent)
+        whole = forward.unpack_dual(dual.as_strided((6,), (1,), 0))
+        assert aj.equal(whole.primal, memory) and whole.tangent is not None
+        assert whole.tangent.tolist() == [0.0, 0.0, 1.0, 2.0, 0.0, 0.0]
+    with pytest.raises(RuntimeError, match="out of bounds for storage of size 24"):
+        primal.as_strided((7,), (1,), 0)

@@ -11,9 +11,11 @@ Views share tangents as they share memory. A *link* says of which tensor another
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from autojit.core.device_array import empty_as
 from autojit.core.errors import DTypeError, ShapeError, UsageError
@@ -21,12 +23,12 @@ from autojit.dispatch.batch_layer import BatchLayer
 from autojit.dispatch.dispatch import apply
 from autojit.dispatch.inplace import copy_into, replace
 from autojit.functions.elementwise import clone
-from autojit.functions.memory import laid_out, storage_offset
+from autojit.functions.memory import laid_out, memory_base, storage_offset
 from autojit.history.op_node import OpNode
 from autojit.ir.op import Op
 from autojit.tensor.memory_orders import outermost_first
 from autojit.tensor.state import Layer, below, holders, made_like, set_layers, state
-from autojit.tensor.tensor import Tensor, layout_of, relative_chain, taken_back, type_of, wrap
+from autojit.tensor.tensor import Tensor, layout_of, relative_chain, storage_of, taken_back, type_of, wrap
 from autojit.transforms.jvp import push_forward
 
 
@@ -117,6 +119,23 @@ class ForwardLevel(Layer):
             return base
         return x if part.base is None else part.base
 
+    def restrided(
+        self, restride: Callable[..., Tensor], x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None
+    ) -> Tensor | None:
+        """Of a dual tensor in memory that is larger than it: the tangent's memory is as large, and is seen likewise."""
+        part = self.parts.get(id(x))
+        if part is None or part.base is not None:
+            return None
+        with below(self):
+            if type_of(memory_base(x)).size == type_of(x).size:
+                return None
+            found = restride(x, size, stride, offset)
+            x_dot = None if part.tangent is None else restride(part.tangent, size, stride, offset)
+            self.detached(found)
+            if x_dot is not None:
+                self.set(found, x_dot)
+        return found
+
     def become(self, x: Tensor, seen: Tensor) -> None:
         """The tangent of ``x`` is seen as ``x`` is now; views of ``x`` go back to what it was."""
         mine, found = self.parts.get(id(x)), self.parts.get(id(seen))
@@ -203,11 +222,23 @@ class ForwardLevel(Layer):
             return x_dot
         steps = zip(array.strides, like.strides, like.shape, strict=True)
         same_steps = all(n < 2 or a * like.itemsize == b * array.itemsize for a, b, n in steps)
-        if array.flags.writeable and same_steps and (not array.size or _place(x_dot) == _place(t)):
+        is_alike = same_steps and (not array.size or _place(x_dot) == _place(t))
+        is_narrow = type(like) is type(array) is np.ndarray and _room(x_dot) < _room(t)
+        if array.flags.writeable and is_alike and not is_narrow:
             return x_dot
-        made = wrap(empty_as(array, like))
+        if is_narrow:  # zero where the primal does not look: other views of its memory have tangents, too
+            whole = wrap(np.zeros(_room(t), array.dtype))
+            made = whole.as_strided(type_of(t).shape, t.stride(), storage_offset(t))
+        else:
+            made = wrap(empty_as(array, like))
         copy_into(made, x_dot)
         return made
+
+
+def _room(t: Tensor) -> int:
+    """How many elements the memory has that a tensor looks at."""
+    memory = storage_of(t).array
+    return 0 if memory is None else int(memory.size)
 
 
 def _traced_like(t: Tensor, x_dot: Tensor) -> Tensor:

@@ -271,6 +271,18 @@ def pinned(x: Tensor) -> Tensor:
     return wrap(pinned_copy(x._array, place.index or 0))
 
 
+def memory_base(x: Tensor) -> Tensor:
+    """What a tensor is a view of; of a detached view, which does not say, the elements of the memory that it is in."""
+    base = x if x._view is None or x._view.base is None else x._view.base
+    array = base._array
+    memory = storage_of(base).array if type(array) is np.ndarray and not shows_grad(base) else None
+    if type(memory) is not np.ndarray or memory.size <= array.size or memory.dtype is not array.dtype:
+        return base
+    whole = wrap(memory)
+    whole._storage = storage_of(base)
+    return whole
+
+
 def is_shared(self: Tensor) -> bool:
     """Whether other processes see the memory: never, but a GPU's counts as such, as in torch."""
     return type_of(self).device.type == "cuda"

@@ -24,6 +24,7 @@ from autojit.dispatch.view_nodes import one_node, restrided_node, several_views
 from autojit.functions.comparison import where
 from autojit.functions.cuts import cuts_of
 from autojit.functions.elementwise import clone
+from autojit.functions.memory import memory_base
 from autojit.functions.shape import Sizes, reshape
 from autojit.history.op_node import rename_node
 from autojit.ir.op import Op, bind
@@ -167,14 +168,13 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
             f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}",
             {"input": input},
         )
-    layers = state.layers
-    if layers:
+    if layers := state.layers:
         made: Tensor | None = layers[-1].restrided(as_strided, input, size, stride, storage_offset)
         if made is not None:
             return made
         _require_dense_elements(input)
     offset = input.storage_offset() if storage_offset is None else int(storage_offset)
-    base = input._view.base if input._view is not None and input._view.base is not None else input
+    base = memory_base(input)
     for layer in state.layers:
         base = layer.base_of(input, base)
     ops_from_base = _restriding(base, size, stride, offset)

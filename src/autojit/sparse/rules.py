@@ -133,8 +133,9 @@ def _add(op: Op, operands: Sequence[Tensor]) -> Tensor:
         )
         if x._layout is not sparse_coo:
             return _in_layout(both.coalesce(), x)
-        is_once = x._is_coalesced and y._is_coalesced  # else places stay as often as they are in both, as in torch
-        return both.coalesce() if is_once and both._index_part._array is not None else both
+        if both._index_part._array is None:
+            return both
+        return both.coalesce() if x._is_coalesced and y._is_coalesced else _merged(x, y, right, both)
     if isinstance(y, SparseTensor):
         return _added(x, y, sign)
     assert isinstance(x, SparseTensor)
@@ -144,6 +145,27 @@ def _add(op: Op, operands: Sequence[Tensor]) -> Tensor:
             {"self": type_of(x), "other": y}, "convert it first: x.to_dense() + number",
         )  # fmt: skip
     return _added(y if sign == 1 else -y, x, 1)
+
+
+def _merged(x: SparseTensor, y: SparseTensor, right: Tensor, both: SparseTensor) -> Tensor:
+    """The sum of operands that may have a place twice, as torch walks through both: equal places that it meets at once
+    are one, of others ``both`` has each as often as they do. The result never says that it is coalesced.
+    """
+    if not (x._values_part.is_contiguous() and y._values_part.is_contiguous()):
+        return both
+    a, b = host_copy(x._index_part._array), host_copy(y._index_part._array)
+    shape = type_of(x).shape
+    if np.array_equal(a, b):
+        return make(x._index_part, x._values_part + right, shape, sparse_coo)
+    if all(_ascends(indices, shape) for indices in (a, b)):
+        once_each = both.coalesce()
+        return make(once_each._index_part, once_each._values_part, shape, sparse_coo)
+    return both
+
+
+def _ascends(indices: Any, shape: tuple[int, ...]) -> bool:
+    """Whether places follow each other in the order of memory, each once."""
+    return bool(np.all(np.diff(np.ravel_multi_index(tuple(indices), shape[: len(indices)])) > 0))
 
 
 def _added(base: Tensor, s: SparseTensor, sign: int) -> Tensor:

@@ -94,21 +94,19 @@ def _check_ranks(
         raise AssertionError(f"Expected `attn_mask` shape to be {by_head} but got {tuple(mask.shape)}")
 
 
+def _padding_mask(padding: Tensor | None, q: Tensor, batch: int, keys: int) -> Tensor | None:
+    """The mask of keys, to add; AssertionError unless there is one number per key of each sequence."""
+    for axis, expected in enumerate((batch, keys) if padding is not None else ()):
+        if padding is not None and (found := padding.shape[axis]) != expected:
+            raise AssertionError(f"Expected key_padded_mask.shape[{axis}] to be {expected}, but got {found}")
+    return _additive_mask(padding, q.dtype)
+
+
 def _additive_mask(mask: Tensor | None, dtype: DType) -> Tensor | None:
     """A boolean mask (True: removed) as -inf to add; floating masks as they are."""
     if mask is None or mask.is_floating_point():
         return mask
     return aj.where(mask, float("-inf"), aj.zeros((), dtype=dtype, device=mask.device))
-
-
-def _padding(mask: Tensor | None, batch: int, keys: int, dtype: DType) -> Tensor | None:
-    """AssertionError unless there is one number per key of each sequence; as a mask to add."""
-    if mask is None:
-        return None
-    for axis, expected in enumerate((batch, keys)):
-        if (found := mask.shape[axis]) != expected:
-            raise AssertionError(f"Expected key_padded_mask.shape[{axis}] to be {expected}, but got {found}")
-    return _additive_mask(mask, dtype)
 
 
 def _project(
@@ -186,14 +184,13 @@ def multi_head_attention_forward(
     q = _heads(q, num_heads, head_dim)
     k = _extended(k, biases[0], static_k, add_zero_attn, num_heads, head_dim)
     v = _extended(v, biases[1], static_v, add_zero_attn, num_heads, head_dim)
-    extra = (biases[0] is not None) + add_zero_attn
-    combined = _combined_mask(mask, _padding(key_padding_mask, batch, k.shape[-2] - extra, q.dtype), extra)
+    added = (biases[0] is not None) + add_zero_attn
+    combined = _combined_mask(mask, _padding_mask(key_padding_mask, q, batch, k.shape[-2] - added), added)
     shown_as = None if not need_weights else "average" if average_attn_weights else "by head"
     found, shown = _attend_and_show(q, k, v, combined, dropout_p if training else 0.0, shown_as)
-    output = linear(found.permute(2, 0, 1, 3).reshape(length, batch, embed_dim), out_proj_weight, out_proj_bias)
-    if is_batched:
-        return output, shown
-    return output.squeeze(1), None if shown is None else shown.squeeze(0)
+    joined = found.permute(2, 0, 1, 3).reshape(length, batch, embed_dim)
+    output = linear(joined, out_proj_weight, out_proj_bias)
+    return (output, shown) if is_batched else (output.squeeze(1), None if shown is None else shown.squeeze(0))
 
 
 def _attend_and_show(
