@@ -119,6 +119,7 @@ def _turned_back(leaf: Tensor, grad: Tensor) -> Any:
         and whole._storage is storage
         and storage.array is base
         and array.base is base
+        and type(base) is np.ndarray
         and base.base is None
         and base.shape == array.shape
         and base.strides == array.strides == like.strides
