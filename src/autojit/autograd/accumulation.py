@@ -114,12 +114,12 @@ def _turned_back(leaf: Tensor, grad: Tensor) -> Any:
     if type(array) is not np.ndarray or type(like) is not np.ndarray or type(whole) is not Tensor or storage is None:
         return None
     base = whole._array
-    is_shown = storage.array is base and array.base is base
-    if not is_shown or type(base) is not np.ndarray:
-        return None
     is_same = (
         type(storage) is Storage
         and whole._storage is storage
+        and storage.array is base
+        and array.base is base
+        and type(base) is np.ndarray
         and base.base is None
         and base.shape == array.shape
         and base.strides == array.strides == like.strides
