@@ -50,7 +50,7 @@ def run(
 
     Raises:
         RankFailed: there were too many losses, too few ranks are left, or the MPI library cannot go on without one.
-        ValueError: there is no such scheduler, or ``max_size`` is given without one.
+        ValueError: there is no such scheduler, or ``max_size`` is given without one, or is less than ``min_size``.
         UsageError: Ray is not installed, or the launcher ends all ranks when one is lost.
 
     Example:
@@ -62,6 +62,8 @@ def run(
     if scheduler is not None:
         if scheduler != "ray":
             raise ArgumentError("elastic.run: there is no such scheduler", {"scheduler": scheduler}, '"ray", or None')
+        if max_size is not None and max_size < min_size:
+            raise ArgumentError("elastic.run: max_size is less than min_size", {"sizes": (min_size, max_size)})
         return ray_workers.run(train, min_size, max_size, max_failures, joining)
     if max_size is not None:
         raise ArgumentError(

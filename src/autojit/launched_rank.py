@@ -48,9 +48,11 @@ def end_with_parent() -> None:
 
 
 def watch(child: int) -> NoReturn:
-    """Wait for the program; end as it has ended."""
-    if "PMI_FD" in os.environ:
-        os.close(int(os.environ["PMI_FD"]))  # Hydra sees that a rank has ended when nobody has this open
+    """Wait for the program; end as it has ended.
+
+    Hydra sees that a rank has ended when nobody has the descriptor ``PMI_FD`` open, and kills the others and this one:
+    so this process keeps it until it has told.
+    """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda number, _frame: os.kill(child, number))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

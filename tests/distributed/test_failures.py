@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from autojit import launch as launcher
+from autojit import launched_rank
 from tests.distributed.kills import campaign
 from tests.distributed.worlds import HERE, launch, needs_mpi
 
@@ -81,6 +85,21 @@ def test_nobody_is_left_of_two_hundred_kills() -> None:
     if not has_ulfm():
         pytest.skip("this MPI ends all ranks when one is lost")
     print(campaign(200, 4))
+
+
+def test_a_rank_has_said_how_it_ended_when_the_library_sees_that_it_has(tmp_path: Path) -> None:
+    """MPICH's launcher ends all processes as soon as a rank's connection to it is closed."""
+    program = tmp_path / "ends.py"
+    program.write_text("import os; os._exit(124)")
+    mine, connection = os.pipe()
+    variables = os.environ | {"PMI_FD": str(connection), launched_rank.REPORT: str(tmp_path), "RANK": "3"}
+    line = [sys.executable, "-P", launched_rank.__file__, str(program)]
+    process = subprocess.Popen(line, env=variables, pass_fds=[connection])
+    os.close(connection)
+    assert os.read(mine, 1) == b""
+    assert (tmp_path / "3").read_text().split()[1] == "124"
+    os.close(mine)
+    assert process.wait() == 124
 
 
 def test_the_launcher_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

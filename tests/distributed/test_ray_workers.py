@@ -184,5 +184,7 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         aj.elastic.run(job, scheduler="ray")
     with pytest.raises(ValueError, match="no such scheduler"):
         aj.elastic.run(job, scheduler="slurm")
+    with pytest.raises(ValueError, match="max_size is less than min_size"):
+        aj.elastic.run(job, scheduler="ray", min_size=3, max_size=2)
     with pytest.raises(ValueError, match=r"the launcher says[\s\S]*scheduler"):
         aj.elastic.run(job, max_size=3)
