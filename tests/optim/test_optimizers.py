@@ -424,3 +424,22 @@ def test_lbfgs_maximizes_what_it_minimizes_with_the_other_sign(line_search: str 
 
         found.append([sign * optimizer.step(closure).item() for _ in range(3)] + x.tolist())
     assert found[0] == found[1]
+
+
+def test_an_optimiser_around_another_need_not_be_initialised() -> None:
+    class Around(optim.Optimizer):
+        def __init__(self, base: optim.Optimizer) -> None:
+            self.base, self.param_groups, self.defaults, self.state = base, base.param_groups, base.defaults, {}
+
+        def step(self, closure: Any = None) -> Any:
+            self.state["calls"] = self.state.get("calls", 0) + 1
+            return self.base.step(closure)
+
+    p = nn.Parameter(aj.ones(2))
+    optimizer = copy.deepcopy(Around(optim.SGD([p], 0.5)))
+    (q,) = optimizer.param_groups[0]["params"]
+    for _ in range(2):
+        optimizer.zero_grad()
+        q.sum().backward()
+        optimizer.step()
+    assert (q.tolist(), p.tolist(), optimizer.state["calls"]) == ([0.0, 0.0], [1.0, 1.0], 2)
