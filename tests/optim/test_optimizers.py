@@ -384,3 +384,62 @@ def test_a_step_counts_once_for_every_parameter(name: str, compiled: bool) -> No
     for _ in range(3):
         call()
     assert [float(optimizer.state[p]["step"]) for p in ps] == [3.0, 3.0, 3.0]
+
+
+def _banana(x: aj.Tensor) -> aj.Tensor:
+    return (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+
+
+@pytest.mark.parametrize("most", [2, 3, 6, 20])
+def test_a_line_search_tries_no_more_points_than_are_left(most: int) -> None:
+    x = aj.tensor([-1.2, 1.0], dtype=aj.float64, requires_grad=True)
+    optimizer = optim.LBFGS([x], max_iter=8, max_eval=most, line_search_fn="strong_wolfe")
+    calls: list[float] = []
+
+    def closure() -> aj.Tensor:
+        optimizer.zero_grad()
+        loss = _banana(x)
+        loss.backward()
+        calls.append(loss.item())
+        return loss
+
+    for _ in range(4):
+        before = len(calls)
+        optimizer.step(closure)
+        assert len(calls) - before <= most + 1  # one where a search begins
+
+
+@pytest.mark.parametrize("line_search", [None, "strong_wolfe"])
+def test_lbfgs_maximizes_what_it_minimizes_with_the_other_sign(line_search: str | None) -> None:
+    found = []
+    for sign in (1, -1):
+        x = aj.tensor([-1.2, 1.0], dtype=aj.float64, requires_grad=True)
+        optimizer = optim.LBFGS([x], lr=0.5, max_iter=5, line_search_fn=line_search, maximize=sign < 0)
+
+        def closure(x: aj.Tensor = x, optimizer: Any = optimizer, sign: int = sign) -> aj.Tensor:
+            optimizer.zero_grad()
+            loss = sign * _banana(x)
+            loss.backward()
+            return loss
+
+        found.append([sign * optimizer.step(closure).item() for _ in range(3)] + x.tolist())
+    assert found[0] == found[1]
+
+
+def test_an_optimiser_around_another_need_not_be_initialised() -> None:
+    class Around(optim.Optimizer):
+        def __init__(self, base: optim.Optimizer) -> None:
+            self.base, self.param_groups, self.defaults, self.state = base, base.param_groups, base.defaults, {}
+
+        def step(self, closure: Any = None) -> Any:
+            self.state["calls"] = self.state.get("calls", 0) + 1
+            return self.base.step(closure)
+
+    p = nn.Parameter(aj.ones(2))
+    optimizer = copy.deepcopy(Around(optim.SGD([p], 0.5)))
+    (q,) = optimizer.param_groups[0]["params"]
+    for _ in range(2):
+        optimizer.zero_grad()
+        q.sum().backward()
+        optimizer.step()
+    assert (q.tolist(), p.tolist(), optimizer.state["calls"]) == ([0.0, 0.0], [1.0, 1.0], 2)

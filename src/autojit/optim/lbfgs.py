@@ -15,6 +15,8 @@ from autojit.tensor import Tensor
 class LBFGS(Optimizer):
     """Limited-memory BFGS over all parameters as one vector; ``line_search_fn`` is None or ``"strong_wolfe"``.
 
+    A step evaluates the closure ``max_eval`` times at most, but for one more where a line search begins.
+
     Branches on values: a jitted function that calls it runs line by line, with the closure as a step of its own. One
     parameter group only.
     Source: Nocedal and Wright, Numerical Optimization, 2nd ed., algorithms 7.4 and 7.5.
@@ -32,12 +34,14 @@ class LBFGS(Optimizer):
         tolerance_change: float = 1e-9,
         history_size: int = 100,
         line_search_fn: str | None = None,
+        *,
+        maximize: bool = False,
     ) -> None:
         refuse(not isinstance(lr, Tensor) and lr < 0.0, "Invalid learning rate: {}", lr)
         if line_search_fn not in (None, "strong_wolfe"):
             raise RuntimeError("only 'strong_wolfe' is supported")
         max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
-        names = "lr max_iter max_eval tolerance_grad tolerance_change history_size line_search_fn"
+        names = "lr max_iter max_eval tolerance_grad tolerance_change history_size line_search_fn maximize"
         super().__init__(params, options(names, locals()))
         refuse(len(self.param_groups) != 1, "LBFGS doesn't support per-parameter options (parameter groups)")
         self._params: list[Tensor] = self.param_groups[0]["params"]
@@ -49,7 +53,16 @@ class LBFGS(Optimizer):
             (aj.zeros(p.numel(), dtype=p.dtype, device=p.device) if p.grad is None else p.grad.detach().reshape(-1))
             for p in self._params
         ]
-        return aj.cat(parts)
+        found = aj.cat(parts)
+        return -found if self._maximizes else found
+
+    @property
+    def _maximizes(self) -> bool:
+        return bool(self.param_groups[0].get("maximize", False))
+
+    def _least(self, loss: Any) -> float:
+        """The number that is to become least."""
+        return -float(loss) if self._maximizes else float(loss)
 
     def _position(self) -> list[Tensor]:
         return [p.detach().clone() for p in self._params]
@@ -75,7 +88,7 @@ class LBFGS(Optimizer):
         state.setdefault("n_iter", 0)
         with aj.no_grad():
             original = evaluate()
-            self._iterate(evaluate, float(original), state)
+            self._iterate(evaluate, self._least(original), state)
         return original
 
     def _iterate(self, closure: Closure, loss: float, state: dict[str, Any]) -> None:
@@ -97,12 +110,13 @@ class LBFGS(Optimizer):
             if slope > -group["tolerance_change"]:
                 break
             if group["line_search_fn"] == "strong_wolfe":
-                loss, gradient, t, used = self._search(closure, t, direction, loss, gradient, slope)
+                left = group["max_eval"] - evaluations
+                loss, gradient, t, used = self._search(closure, t, direction, loss, gradient, slope, left)
             else:
                 self._move(self._position(), direction, t)
                 used = 0
                 if iteration != group["max_iter"] - 1:  # nobody reads the gradient after the last one
-                    loss = float(closure())
+                    loss = self._least(closure())
                     gradient = self._gradient()
                     used = 1
             state["t"] = t
@@ -112,18 +126,20 @@ class LBFGS(Optimizer):
                 break
 
     def _search(
-        self, closure: Closure, t: float, direction: Tensor, loss: float, gradient: Tensor, slope: float
+        self, closure: Closure, t: float, direction: Tensor, loss: float, gradient: Tensor, slope: float, most: int
     ) -> tuple[float, Tensor, float, int]:
+        """``most``: how many points it may try after the first."""
         start = self._position()
 
         def evaluate(length: float) -> tuple[float, Tensor]:
             self._move(start, direction, length)
-            found = float(closure()), self._gradient()
+            found = self._least(closure()), self._gradient()
             self._move(start, direction, 0.0)
             return found
 
+        tolerance = self.param_groups[0]["tolerance_change"]
         loss, gradient, t, used = strong_wolfe(
-            evaluate, t, direction, loss, gradient, slope, self.param_groups[0]["tolerance_change"]
+            evaluate, t, direction, loss, gradient, slope, tolerance, max_iterations=most
         )
         self._move(start, direction, t)
         return loss, gradient, t, used

@@ -12,7 +12,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import autojit as aj
 from autojit.core.device import CPU
@@ -103,6 +103,12 @@ class Optimizer:
     OptimizerPostHook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
     profile_hook_step = staticmethod(_with_hooks)
     _keeps_numbers = False  # whether its state is more than tensors, so that it is not part of compiled steps
+
+    def __new__(cls, *given: object, **named: object) -> Self:
+        """One whose class need not call ``__init__``, as those around another optimiser do not."""
+        made = super().__new__(cls)
+        made._make_hooks()
+        return made
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
