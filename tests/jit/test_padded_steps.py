@@ -26,3 +26,14 @@ def test_rounds_of_a_stencil_are_as_in_eager_mode(widths: tuple[int, ...], value
 
     for found, expected in zip(aj.jit(rounds)(start, conductivity), rounds(start, conductivity), strict=True):
         aj.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_values_that_lead_to_a_padding_in_many_ways_are_computed_once_each() -> None:
+    def grown(u: aj.Tensor) -> aj.Tensor:
+        inner = u[1:-1, 1:-1]
+        for _ in range(40):  # 2 to the 40 ways from the padding to the cells
+            inner = inner * inner - inner
+        return u + pad(inner, (1, 1, 1, 1))
+
+    cells = aj.rand(SIDE, SIDE) / 2
+    aj.testing.assert_close(aj.jit(grown)(cells), grown(cells), rtol=1e-5, atol=1e-6)

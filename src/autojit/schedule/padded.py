@@ -15,14 +15,16 @@ from autojit.core.machine import Machine
 from autojit.core.records import record
 from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node, Value
-from autojit.ops.base import Elementwise, Reindex
+from autojit.ops.base import Elementwise, Reindex, Source
 from autojit.ops.reversal import Flip
 from autojit.ops.shape import Pad, Permute, Reshape, Slice
 from autojit.schedule.kinds import Kind
-from autojit.schedule.pull import leaves, loop_indices
 
 MOST_BUFFERS = 8
 """Buffers that such a value is computed from: a kernel may read several of them. No measurement is recorded."""
+
+MOST_READS = 8
+"""So often at most is such a value computed for one of its elements: what leads to it is walked once per reader."""
 
 A_STORE = 2
 """Reads that cost what a write does: its line is read before it is written."""
@@ -69,13 +71,28 @@ def padded_values(
     through = inline | found.keys()
     kept: set[Value] = set()
     for value, reads in found.items():
-        if typical(value.type.size) <= machine.small_domain:
+        if reads.count > MOST_READS or typical(value.type.size) <= machine.small_domain:
             continue
-        buffers = {v for v, _ in leaves(value, loop_indices(value.type.shape), definitions, through)}
+        buffers = _buffers(value, definitions, through)
         moved = len(buffers) * reads.count
         if len(buffers) <= MOST_BUFFERS and moved < len(buffers) + reads.count + A_STORE:
             kept.add(value)
     return kept
+
+
+def _buffers(value: Value, definitions: Mapping[Value, Node], through: AbstractSet[Value]) -> set[Value]:
+    """The stored values that a value is computed from."""
+    found: set[Value] = set()
+    waiting, seen = [value], {value}
+    while waiting:
+        read = waiting.pop()
+        node = definitions.get(read)
+        if node is None or read not in through:
+            found.add(read)
+        elif not isinstance(node.op, Source):
+            waiting += {operand: None for operand in node.inputs if operand not in seen}
+            seen.update(node.inputs)
+    return found
 
 
 def _candidates(graph: Graph, definitions: Mapping[Value, Node], kinds: Mapping[Node, Kind]) -> dict[Value, _Reads]:
