@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from typing import Any
 
 import pytest
@@ -99,3 +100,21 @@ def test_the_place_alone_is_that_of_the_place_with_its_callee(way: str) -> None:
     assert found
     assert all(with_callee.is_call_of(alone) for with_callee, alone in found)
     assert {alone.file for _, alone in found} <= {__file__, "<string>"}
+
+
+def test_changes_within_one_call_of_an_optimiser_look_for_the_users_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = [aj.ones(2, requires_grad=True) for _ in range(4)]
+    optimiser, look, looked = aj.optim.Adam(weights), source.here, []
+
+    def counted(*args: Any, depth: int = 1, **options: Any) -> Any:
+        looked.append(sys._getframe(1).f_code.co_name)
+        return look(*args, depth=depth + 1, **options)
+
+    for _ in range(3):
+        optimiser.zero_grad()
+        sum((w * w).sum() for w in weights).backward()
+        looked.clear()
+        monkeypatch.setattr(source, "here", counted)
+        optimiser.step()
+        monkeypatch.undo()
+    assert looked.count("place_of_change") <= 1

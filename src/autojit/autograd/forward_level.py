@@ -223,7 +223,8 @@ class ForwardLevel(Layer):
         steps = zip(array.strides, like.strides, like.shape, strict=True)
         same_steps = all(n < 2 or a * like.itemsize == b * array.itemsize for a, b, n in steps)
         is_alike = same_steps and (not array.size or _place(x_dot) == _place(t))
-        is_narrow = type(like) is type(array) is np.ndarray and _room(x_dot) < _room(t)
+        is_apart = all(n < 2 or step for step, n in zip(like.strides, like.shape, strict=True))  # not expanded
+        is_narrow = is_apart and type(like) is type(array) is np.ndarray and _room(x_dot) < _room(t)
         if array.flags.writeable and is_alike and not is_narrow:
             return x_dot
         if is_narrow:  # zero where the primal does not look: other views of its memory have tangents, too

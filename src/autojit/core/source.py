@@ -220,9 +220,11 @@ def place_of_change(depth: int) -> Place | SourceLocation:
     if entered is None:
         return place_in_history(depth + 1) if _recorder is None else here(depth=depth + 1, is_inside=True)
     known = _kinds
-    while frame is not None and id(frame.f_code) in known:
+    while frame is not None:
         if frame is entered and place is not None:
             return place
+        if id(frame.f_code) not in known:
+            break
         frame = frame.f_back
     return here(depth=depth + 1, is_inside=True)
 

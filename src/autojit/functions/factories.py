@@ -10,7 +10,7 @@ import numpy as np
 
 from autojit.core.device import CPU, DeviceLike, default_device
 from autojit.core.dtypes import DType, default_dtype, dtype_of, dtype_of_number, dtype_of_numpy, float32, float64, int64
-from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError, too_large
+from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError, out_of_memory, too_large
 from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
 from autojit.core.wrapping import named
@@ -106,8 +106,11 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
     """A NumPy array of one of our dtypes."""
     if isinstance(data, np.ndarray | np.generic):
         wanted = dtype_of_numpy(data.dtype) if dtype is None else dtype
-        if not copy and type(data) is np.ndarray and data.dtype is wanted.numpy:
-            return data
+        if type(data) is np.ndarray and data.dtype is wanted.numpy:  # nothing is rounded, so nothing warns
+            try:
+                return data.copy("K") if copy else data
+            except MemoryError as error:
+                raise out_of_memory(error) from None
         return quietly(lambda: np.array(data, dtype=wanted.numpy, copy=True if copy else None))
     if type(data) is float and (dtype or default_dtype()) in (float32, float64):
         return quietly(np.array, data, (dtype or default_dtype()).numpy)

@@ -104,6 +104,9 @@ class Optimizer:
     profile_hook_step = staticmethod(_with_hooks)
     _keeps_numbers = False  # whether its state is more than tensors, so that it is not part of compiled steps
 
+    _step_calls: int
+    _is_captured: bool
+
     def __new__(cls, *given: object, **named: object) -> Self:
         """One whose class need not call ``__init__``, as those around another optimiser do not."""
         made = super().__new__(cls)
@@ -167,8 +170,9 @@ class Optimizer:
         self._step_pre_hooks: dict[int, Callable[..., Any]] = {}
         self._step_post_hooks: dict[int, Callable[..., Any]] = {}
         self._state_hooks: dict[str, dict[int, Callable[..., Any]]] = defaultdict(OrderedDict)
-        self._step_calls = 0  # how often step ran; schedulers warn when it never did
-        self._is_captured = False  # compiled steps run unseen and are not counted
+        # how often step ran: schedulers warn when it never did; compiled steps run unseen and are not counted. A class
+        # around another optimiser may answer for that one
+        self.__dict__.update(_step_calls=0, _is_captured=False)
         trace = now_of_thread.trace
         self._made_in = None if trace is None else weakref.ref(trace)
 
