@@ -10,7 +10,7 @@ Everything whose address is in a table is held by the entry, and the entry by it
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,7 +114,7 @@ class NativeEntry:
         self._retry_head = self._quiet_head.copy()
         self._retry_head[Head.busy.place] = self._keep_table(np.zeros(GATE_WORDS, np.int64))
         heads = self._head, self._quiet_head, self._retry_head
-        self.calls = lambda: sum([int(head[Head.calls.place]) for head in heads])
+        self.calls: Callable[[], int] = lambda: sum([int(head[Head.calls.place]) for head in heads])
         self._quiet = new_builtin((new_capsule(data_address(self._quiet_head)), self))
         self._retry = new_builtin((new_capsule(data_address(self._retry_head)), self))
         self.call = new_builtin((new_capsule(data_address(self._head)), self))
@@ -134,7 +134,7 @@ class NativeEntry:
     def refill(self, ring: int) -> None:
         """Replace the tensors of ring `ring` that are in use by fresh ones. Waits for a call that runs."""
         with self._spec.gate.held():
-            self._rings.refill(ring)
+            self._rings.refill(ring, self.calls())
 
     def set_others(self, entries: Sequence[NativeEntry]) -> None:
         """Entries that are asked, the first one first, when this one cannot run a call; what they refuse goes on."""
@@ -193,7 +193,7 @@ class NativeEntry:
                         return found
                     reason, ring = self._failure_of(self._retry_head)
                     if reason == "ring":
-                        self._rings.refill(ring)
+                        self._rings.refill(ring, self.calls())
                     elif reason == "guard" and ring in self._lent_rows:
                         if self._spec.mend is None or not self._spec.mend(ring):
                             break

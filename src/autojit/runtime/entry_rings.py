@@ -44,6 +44,7 @@ class EntryRings:
         self.sets = np.array(AcceptedSets(n_rows=0, present=0), np.int64)
         self.records = np.zeros((len(rings), len(Ring.fields)), np.int64)
         self._held: list[list[list[Any]]] = [[[] for _ in range(_rows_of(ring))] for ring in rings]
+        self._refilled_at = [0] * len(rings)  # calls
         self._entries = [np.zeros((_rows_of(ring), ring.capacity, len(RingEntry.fields)), np.int64) for ring in rings]
 
     def describe(self, ring: int, store: int, slot_pairs: Callable[[type, Slots], int]) -> None:
@@ -65,19 +66,21 @@ class EntryRings:
         for ring in range(len(self.rings)):
             self.refill(ring)
 
-    def refill(self, ring: int) -> None:
+    def refill(self, ring: int, calls: int = 0) -> None:
         """Replace the tensors of a ring that are in use or spent by fresh ones, for the present sizes.
 
         A program that keeps what it gets, or a part of it (a list of losses, ``step(x).detach()``), has every tensor
-        that it gets made here.
+        that it gets made here, so the ring grows. ``calls``: how many have run the step until now.
         """
         spec = self.rings[ring]
         tensors = self._tensors(ring)
         free = self._free(ring, tensors)
         words: list[int] = self._entries[ring][self._row(ring), free].ravel().tolist()
         kept = [tensors[rank] for rank in free]
-        if len(tensors) == self._capacity(ring) and not free:
+        is_full, quickly = len(tensors) == self._capacity(ring), calls - self._refilled_at[ring] <= 2 * len(tensors)
+        if is_full and not free and quickly:
             self._grow(ring)
+        self._refilled_at[ring] = calls
         tensors.clear()
         tensors.extend(kept)
         del kept
