@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import autojit as aj
 from autojit import nn
 from autojit.core.errors import TraceError
+from autojit.jit.snapshots import Snapshot
 from autojit.nn import hooks as of_modules
 from autojit.optim import optimizer as of_optimisers
 
@@ -217,3 +219,29 @@ def test_a_method_that_an_optimiser_is_given_is_the_one_that_is_called(method: s
 
     runs = [_run(wrap, _train, lambda world: None, between) for wrap in (_eager, aj.jit)]
     assert runs[1] == runs[0]
+
+
+def test_what_another_thread_registers_and_sets_while_a_capture_goes_on_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, leave, dtype = _world(), Snapshot.leave, aj.get_default_dtype()
+    handles: list[Any] = []
+
+    def register() -> None:
+        for kind in ("all forward", "before all forward", "before all steps", "after all steps", "forward", "leaf"):
+            handles.append(KINDS[kind](world, BODIES["counts"]))
+        aj.set_default_dtype(aj.float64)
+
+    def leave_later(snapshot: Snapshot, trace: Any) -> None:
+        if not handles:
+            thread = threading.Thread(target=register)
+            thread.start()
+            thread.join()
+        leave(snapshot, trace)
+
+    monkeypatch.setattr(Snapshot, "leave", leave_later)
+    assert aj.jit(lambda x: x * 2)(aj.ones(2, dtype=aj.float32)).tolist() == [2.0, 2.0]
+    monkeypatch.undo()
+    now = aj.get_default_dtype()
+    aj.set_default_dtype(dtype)
+    assert now is aj.float64 and len(handles) == 6
+    _train(world, aj.ones(2, 3, dtype=aj.float64), world.given)
+    assert world.log == [*range(6)]

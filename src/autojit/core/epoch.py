@@ -6,6 +6,7 @@ Native code compares the number by its address. What counts its changes here nee
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ guard_epoch = np.zeros(1, np.int64)
 _switches: dict[str, object] = {}
 _first: dict[str, object] = {}  # what they were before anybody set them
 _setters: dict[str, Callable[[Any], None]] = {}
+_set_by: dict[str, int] = {}  # the thread that has set a switch last
 _hooks_of_all: dict[str, dict[int, Any]] = {}
 
 
@@ -29,6 +31,7 @@ def note_switch(name: str, value: object, before: object, put: Callable[[Any], N
     _first.setdefault(name, before)
     if _switches.get(name) != value:
         _switches[name] = value
+        _set_by[name] = get_ident()
         bump_guard_epoch()
 
 
@@ -38,9 +41,9 @@ def switch_values() -> dict[str, object]:
 
 
 def switches_since(then: dict[str, object]) -> list[tuple[str, object, object]]:
-    """The switches that are others than ``switch_values`` said: name, value, and what it was."""
-    was = {**_first, **then}
-    return [(name, value, was[name]) for name, value in switch_values().items() if was[name] != value]
+    """The switches that this thread has set otherwise than ``switch_values`` said: name, value, and what it was."""
+    was, me = {**_first, **then}, get_ident()
+    return [(k, value, was[k]) for k, value in switch_values().items() if was[k] != value and _set_by.get(k) == me]
 
 
 def put_switch(name: str, value: object) -> None:

@@ -35,8 +35,7 @@ from autojit.jit.pytree import flatten, taken_apart
 from autojit.jit.replaced_code import note_class, watch
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING, DictGuard
-from autojit.tensor.node import RemovableHandle
-from autojit.tensor.state import RemovedHook, set_layers, set_trace, state
+from autojit.tensor.state import HookChanges, set_layers, set_trace, state
 from autojit.tensor.tensor import Tensor, type_of
 
 if TYPE_CHECKING:
@@ -55,9 +54,7 @@ class Snapshot:
         self.modes, self._layers = (state.grad_enabled, state.inference), state.layers
         self._recording_hooks = state.recording_hooks  # those of the caller get what the call saves, not the capture
         self._assigned: set[tuple[int, Any]] = set()  # places to which every call assigns an object
-        self._first_hook = next(RemovableHandle._next)  # greater numbers are of hooks that the function registers
-        self._outer_removed = state.removed_hooks
-        self._removed: list[RemovedHook] = []
+        self._outer_changes, self.hook_changes = state.hook_changes, HookChanges()
         for kind, table in tables_of_all().items():
             self._hooks.append((kind, partial(tuple, (table,))))
         observer.on_tensor, observer.changes, observer.settle = self._keep, self._changes, self.settle
@@ -121,13 +118,15 @@ class Snapshot:
     def _removed_from_outside(self) -> list[Any]:
         """The hooks from before the capture that it has removed, except for those of lazy layers; they are back now."""
         found: list[Any] = []
-        for table, number, before in reversed(self._removed):
+        added = self.hook_changes.added
+        for table, number, before in reversed(self.hook_changes.removed):
             hook = before[number]
             function = hook[0] if type(hook) is tuple else hook
-            if number < self._first_hook and not own(function, "removes_itself", False):
+            if number not in added and not own(function, "removes_itself", False):
                 found.append(function)
+                others = dict(table)  # those of other threads among them
                 table.clear()
-                table.update(before)
+                table.update({key: hook for key, hook in before.items() if key not in added} | others)
         return found
 
     def modes_left(self) -> tuple[bool, int] | None:
@@ -230,7 +229,9 @@ class Snapshot:
 
     def restore_hooks(self) -> None:
         """Hooks that the function registered while it was captured would stay for every later capture."""
-        state.removed_hooks = self._outer_removed
+        state.hook_changes = self._outer_changes
+        if self._outer_changes is not None:
+            self._outer_changes.added |= self.hook_changes.added
         self._hooks += [("", partial(hook_tables, t)) for t in self._leaves]  # and those of nodes that live on
         for _, table, number in list(self._registered()):
             table.pop(number, None)  # a leaf may have been met in several ways
@@ -240,7 +241,7 @@ class Snapshot:
         """The hooks that the function has left on what exists outside it: on what, the table, the number."""
         tables = [(on, table) for on, found in self._hooks for table in found() if table]
         for on, table in (*tables, *self.observer.counted.hooks):
-            yield from ((on, table, number) for number in table if type(number) is int and number >= self._first_hook)
+            yield from ((on, table, number) for number in self.hook_changes.added if number in table)
 
     def _changes(self) -> Iterable[tuple[Location, Any]]:
         for t, flag in self._flags:
@@ -288,7 +289,7 @@ def observed(
         for hook in (hook for table in hook_tables(leaf) for hook in (table or {}).values()):
             observer.enter(hook, f"a hook of an argument {type_of(leaf)}")
     state.recording_hooks = None
-    state.removed_hooks = snapshot._removed  # last: nothing that comes before takes it back when it fails
+    state.hook_changes = snapshot.hook_changes  # last: nothing that comes before takes it back when it fails
     return observer, snapshot
 
 

@@ -139,8 +139,8 @@ class Watching:
             _Outside: it has done something that it would have to do at every pass.
         """
         observer = _OfBackward(self.before)
-        outer, snapshot = state.removed_hooks, Snapshot(observer)
-        state.removed_hooks = snapshot._removed
+        outer, snapshot = state.hook_changes, Snapshot(observer)
+        state.hook_changes = snapshot.hook_changes
         marks = _Marks(self.trace)
         try:
             watch(observer)
@@ -165,7 +165,7 @@ class Watching:
         finally:
             marks.take_back()
             _leave(observer, snapshot)
-            state.removed_hooks = outer
+            state.hook_changes = outer
         made.watch = self
         return made
 
@@ -190,7 +190,7 @@ class Watching:
             return "asks which tensor one is, or what another thread changes"
         if switches_since(snapshot._switches) or snapshot.modes_left() is not None:
             return "sets switches"
-        if snapshot._removed or any(True for _ in snapshot._registered()):
+        if snapshot.hook_changes.removed or any(True for _ in snapshot._registered()):
             return "registers or removes hooks on what exists outside"
         if observer.counted.put_layers_back():
             return "gives a module other parts"

@@ -14,7 +14,7 @@ from autojit.core.epoch import hooks_of_all
 from autojit.core.user_warnings import warn
 from autojit.nn.backward_hooks import after_the_last_node, with_backward_hooks
 from autojit.tensor.node import RemovableHandle as TensorHandle
-from autojit.tensor.node import take_out
+from autojit.tensor.node import new_number, take_out
 from autojit.tensor.state import bump_guard_epoch, state
 
 HOOK_KINDS = (
@@ -41,7 +41,7 @@ class RemovableHandle(TensorHandle):
 
     def __init__(self, hooks: dict[int, Any]) -> None:
         self._kept, self._beside = hooks, list[dict[int, bool]]()
-        self.id = next(TensorHandle._next)
+        self.id = new_number()
 
     @property
     def hooks_dict_ref(self) -> Callable[[], dict[int, Any]]:
@@ -57,7 +57,7 @@ class RemovableHandle(TensorHandle):
         """Take the hook away; a second call does nothing."""
         if take_out(self._kept, self.id):
             bump_guard_epoch()
-            if state.removed_hooks is None:  # a capture may put it back; a word about a hook that is gone does no harm
+            if state.hook_changes is None:  # a capture may put it back; a word about a hook that is gone does no harm
                 for table in self._beside:
                     table.pop(self.id, None)
 

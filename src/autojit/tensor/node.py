@@ -98,7 +98,7 @@ class RemovableHandle:
 
     def __init__(self, hooks: Any) -> None:
         self._hooks = weakref.ref(hooks)
-        self.id = next(RemovableHandle._next)
+        self.id = new_number()
 
     @property
     def hooks_dict_ref(self) -> Callable[[], Any]:
@@ -118,12 +118,20 @@ class RemovableHandle:
         self.remove()
 
 
+def new_number() -> int:
+    """The number of a hook that is registered; a capture takes note of it."""
+    number = next(RemovableHandle._next)
+    if state.hook_changes is not None:
+        state.hook_changes.added.add(number)
+    return number
+
+
 def take_out(hooks: dict[Any, Any], number: int) -> bool:
     """Remove a hook from its table, if it is there; a capture takes note of it."""
     if number not in hooks:
         return False
-    if state.removed_hooks is not None:
-        state.removed_hooks.append((hooks, number, dict(hooks)))
+    if state.hook_changes is not None:
+        state.hook_changes.removed.append((hooks, number, dict(hooks)))
     del hooks[number]
     return True
 

@@ -46,6 +46,14 @@ RemovedHook = tuple[dict[Any, Any], int, dict[Any, Any]]
 """A table of hooks, the number of one that was removed from it, and what the table held before."""
 
 
+class HookChanges:
+    """What a capture does to hooks, on its own thread: tables of all modules are there for all threads."""
+
+    def __init__(self) -> None:
+        self.removed: list[RemovedHook] = []
+        self.added: set[int] = set()  # numbers of hooks that it registers
+
+
 class _Switches:
     """With what every thread begins, in a dictionary of its own."""
 
@@ -58,7 +66,7 @@ class _Switches:
     rounds: tuple[tuple[Any, int], ...] = ()  # under anomaly mode, of loops that Python walks: the capture, the number
     drawn: int = 0  # how often the thread has moved a generator of random numbers on, in eager mode
     recording_hooks: Any = None  # the stack of saved-tensor hooks, or None
-    removed_hooks: list[RemovedHook] | None = None  # of the capture that goes on
+    hook_changes: HookChanges | None = None  # of the capture that goes on
     mutation: Any = None  # is told before a tensor is changed in place (``before_change``), or None
     layers: tuple[Layer, ...] = ()  # what ops pass through, innermost last: forward-mode levels, batches
     forward_enabled: bool = True  # whether forward-mode levels carry tangents along
