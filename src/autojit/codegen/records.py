@@ -125,4 +125,4 @@ class Record(tuple[T, ...]):
 
 
 def _of_words(kind: type[Record[T]], words: tuple[T, ...]) -> Record[T]:
-    return tuple.__new__(kind, words)
+    return kind.in_order(*words)

@@ -192,8 +192,8 @@ def _array_fits() -> bool:
         and ctypes.c_int32.from_address(at + layout.ARRAY_NDIM_OFFSET).value == 2
         and (word_at(shape), word_at(shape + 8)) == (3, 4)
         and word_at(at + layout.ARRAY_DTYPE_OFFSET) == id(probe.dtype)
-        and array_flags(probe) == probe.flags.num
-        and array_flags(turned) == turned.flags.num != probe.flags.num
+        and data_and_flags(probe)[1] == probe.flags.num
+        and data_and_flags(turned)[1] == turned.flags.num != probe.flags.num
     )
 
 
@@ -204,11 +204,6 @@ def _counts_fit() -> bool:
     is_one = counted.value == 1
     others = held * 4
     return is_one and counted.value == 1 + len(others)
-
-
-def array_flags(array: Any) -> int:
-    """NumPy's flag word of an array."""
-    return ctypes.c_int32.from_address(id(array) + layout.ARRAY_FLAGS_OFFSET).value
 
 
 def data_and_flags(array: Any) -> tuple[int, int]:

@@ -24,7 +24,8 @@ MOST_BUFFERS = 8
 """Buffers that such a value is computed from: a kernel may read several of them. No measurement is recorded."""
 
 MOST_READS = 8
-"""So often at most is such a value computed for one of its elements: what leads to it is walked once per reader."""
+"""So often at most is such a value computed for one of its elements: what leads to it is walked once per reader. No
+measurement is recorded."""
 
 A_STORE = 2
 """Reads that cost what a write does: its line is read before it is written."""
@@ -60,7 +61,7 @@ def padded_values(
     With ``b`` buffers read for an element of a value and ``r`` readers, ``b + r`` reads and a write become ``b * r``
     reads. What is padded itself stays: its edges would be asked for once per reader. So do small values, which cost no
     more in a cache than computing them twice (`Machine.small_domain`; ten terms of a Rosenbrock sum: 2.4 and 2.8 us a
-    step). Time O(edges).
+    step). Time O(edges), and for every such value once more those between it and what is stored.
 
     Args:
         inline: values without storage by other reasons.
