@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 
-from autojit.core.device_array import empty_as
+from autojit.core.device_array import empty_as, zeros_beside
 from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.dispatch.batch_layer import BatchLayer
 from autojit.dispatch.dispatch import apply
@@ -224,11 +223,11 @@ class ForwardLevel(Layer):
         same_steps = all(n < 2 or a * like.itemsize == b * array.itemsize for a, b, n in steps)
         is_alike = same_steps and (not array.size or _place(x_dot) == _place(t))
         is_apart = all(n < 2 or step for step, n in zip(like.strides, like.shape, strict=True))  # not expanded
-        is_narrow = is_apart and type(like) is type(array) is np.ndarray and _room(x_dot) < _room(t)
+        is_narrow = is_apart and type(like) is type(array) and _room(x_dot) < _room(t)
         if array.flags.writeable and is_alike and not is_narrow:
             return x_dot
         if is_narrow:  # zero where the primal does not look: other views of its memory have tangents, too
-            whole = wrap(np.zeros(_room(t), array.dtype))
+            whole = wrap(zeros_beside(array, _room(t)))
             made = whole.as_strided(type_of(t).shape, t.stride(), storage_offset(t))
         else:
             made = wrap(empty_as(array, like))

@@ -192,6 +192,12 @@ def empty_as(array: Array, like: Array) -> Any:
     return np.empty_like(layout, dtype=array.dtype)
 
 
+def zeros_beside(array: Array, count: int) -> Any:
+    """So many zeros of an array's dtype, in its space."""
+    zeros = np.zeros(count, array.dtype)
+    return array.space.copied_in(zeros) if type(array) is DeviceArray else zeros
+
+
 def add_in_place(total: Array, part: Array) -> None:
     """Add an array to another of its shape and dtype in the same space, in its memory."""
     if type(total) is DeviceArray:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from autojit.core.device import META, Device, DeviceLike, is_cpu_alone, require_available, with_index
-from autojit.core.device_array import first_address, layout_in_memory
+from autojit.core.device_array import DeviceArray, first_address, layout_in_memory
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import DeviceError, TraceError, UsageError, too_large
 from autojit.core.sizes import is_symbolic, size_max
@@ -275,8 +275,14 @@ def memory_base(x: Tensor) -> Tensor:
     """What a tensor is a view of; of a detached view, which does not say, the elements of the memory that it is in."""
     base = x if x._view is None or x._view.base is None else x._view.base
     array = base._array
-    memory = storage_of(base).array if type(array) is np.ndarray and not shows_grad(base) else None
-    if type(memory) is not np.ndarray or memory.size <= array.size or memory.dtype is not array.dtype:
+    has_memory = type(array) is np.ndarray or type(array) is DeviceArray
+    memory: NDArray[Any] | None = storage_of(base).array if has_memory and not shows_grad(base) else None
+    if (
+        memory is None
+        or type(memory) is not type(array)
+        or memory.size <= array.size
+        or memory.dtype is not array.dtype
+    ):
         return base
     whole = wrap(memory)
     whole._storage = storage_of(base)
