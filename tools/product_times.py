@@ -21,6 +21,7 @@ import autojit as aj
 from autojit.codegen.cuda import product_choice, product_kernel
 from autojit.codegen.cuda.product_choice import Choice
 from autojit.core import dtypes
+from autojit.core.config import config
 from autojit.runtime.gpu.devices import CudaDevice, cuda_device
 from autojit.runtime.gpu.driver import KernelNode
 from autojit.runtime.gpu.plan import DevicePlan
@@ -56,7 +57,9 @@ def timed(session: Session, choice: Choice, function: Any, operands: list[aj.Ten
         load(plan)
 
     device = session.device
-    with patch.object(product_kernel, "choose", lambda *_, **__: choice), patch.object(DevicePlan, "_load", seen):
+    chosen = patch.object(product_kernel, "choose", lambda *_, **__: choice)
+    anew = patch.object(config, "keep_steps", False)  # a step that is kept is that of the way before
+    with chosen, anew, patch.object(DevicePlan, "_load", seen):
         step = aj.jit(lambda a, b: function(a, b))
         for _ in range(2):
             step(*operands)

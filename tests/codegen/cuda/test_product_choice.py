@@ -6,6 +6,7 @@ import csv
 import math
 from collections import defaultdict
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -13,6 +14,7 @@ from autojit.codegen.cuda.product_choice import choose, estimates
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core import dtypes
 from autojit.runtime.gpu.devices import cuda_device
+from autojit.runtime.gpu.plan import DevicePlan
 from tests.emulated import emulated_cuda
 from tools.product_times import FIELDS, row_of, rows
 
@@ -44,10 +46,17 @@ def losses() -> dict[Product, float]:
 
 
 def test_every_way_is_computed_where_it_is_to_be_timed() -> None:
-    with emulated_cuda():
+    grids, load = set(), DevicePlan._load
+
+    def seen(plan: DevicePlan) -> None:
+        load(plan)
+        grids.add(tuple((node.blocks, node.threads) for node in (launch.node(()) for launch in plan._launches)))
+
+    with emulated_cuda(), patch.object(DevicePlan, "_load", seen):
         found = list(rows(cuda_device(0), "16x16x16", "float32", "nn"))
     assert len({row[5:-1] for row in found}) == len(found) > 2
     assert {row[-1] for row in found} == {"nan"}  # an emulated device has no times
+    assert len(grids) > 2  # each is another kernel
 
 
 def test_what_is_chosen_is_nearly_the_fastest() -> None:
