@@ -1,4 +1,4 @@
-"""Tiles are chosen well by what an H100 takes for each: times recorded by `tools.product_times`."""
+"""Tiles are chosen well by what an H100 and an H200 take for each: times recorded by `tools.product_times`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autojit.runtime.gpu.plan import DevicePlan
 from tests.emulated import emulated_cuda
 from tools.product_times import FIELDS, row_of, rows
 
-RECORDED = Path(__file__).with_name("recorded") / "product_times_h100.csv"
+RECORDED = sorted((Path(__file__).with_name("recorded")).glob("product_times_*.csv"))
 H100 = CudaTarget("sm_90", 132)
 
 Product = tuple[str, str, int, int, int]
@@ -27,11 +27,12 @@ Product = tuple[str, str, int, int, int]
 def recorded() -> dict[Product, dict[tuple[str, ...], float]]:
     """Of each product (dtype, orientation, m, k, n) the microseconds of each way."""
     found: dict[Product, dict[tuple[str, ...], float]] = defaultdict(dict)
-    with RECORDED.open() as file:
-        reader = csv.reader(file)
-        assert tuple(next(reader)) == FIELDS
-        for dtype, orientation, m, k, n, *way, us in reader:
-            found[dtype, orientation, int(m), int(k), int(n)][tuple(way)] = float(us)
+    for path in RECORDED:
+        with path.open() as file:
+            reader = csv.reader(file)
+            assert tuple(next(reader)) == FIELDS
+            for dtype, orientation, m, k, n, *way, us in reader:
+                found[dtype, orientation, int(m), int(k), int(n)][tuple(way)] = float(us)
     return found
 
 

@@ -1,8 +1,8 @@
 """Which tile a product is computed in, and in how many parts its contracted axis is: by sizes alone.
 
-An estimate of the cycles that a GPU takes decides. Its constants were fitted to 1,137 kernels measured on an H100, of
-19 sizes in float32 and bfloat16, transposed and not (`docs/design/device_products.md`); it has to be right about which
-of two tiles is faster, not about how fast.
+An estimate of the cycles that a GPU takes decides. Its constants were fitted to 2,163 kernels measured on an H100 and an
+H200, of 37 sizes in float32 and bfloat16, transposed and not (`docs/design/device_products.md`); it has to be right about
+which of two tiles is faster, not about how fast.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ GROUP_BYTES_PER_CYCLE = 36.0
 """The same where tensor cores read shared memory themselves: 528 to 600 TFLOP/s of 4096 and 8192 on H100."""
 LONE_CYCLES = 12000.0
 """Of every block whose beginning and end no other block of the processor fills, because it is the only one."""
-STEP_CYCLES = 40.0
+SLICE_CYCLES = 160.0
+"""To add the sums of another slice, by way of shared memory."""
+STEP_CYCLES = 34.0
 """To wait for a part of the operands and for all threads of the block."""
-BLOCK_CYCLES = 4000.0
+BLOCK_CYCLES = 2300.0
 """Until the first parts of the operands are there, and until the results are away."""
-MEMORY_BYTES_PER_CYCLE = 9.0
+MEMORY_BYTES_PER_CYCLE = 16.0
 """Of what all processors read or write in memory, each one's share."""
-COMBINE_CYCLES = 2500.0
+COMBINE_CYCLES = 1100.0
 """Another launch, and its first and last access."""
-FRAGMENT_EDGE = 10.0
+FRAGMENT_EDGE = 12.0
 """Rows or columns of a warp's tile whose reading from shared memory takes as long as multiplying them."""
 
 AS_GOOD = 4 / 3
@@ -45,8 +47,8 @@ LONGEST_SUM = {float32: 4096}
 Of 20,000 positive terms it was 4.8 times BLAS's error in one sum, on the emulated device.
 """
 MOST_SPLITS = 64
-LEAST_STEPS = 4
-"""Depths of a tile that a part of the contracted axis has at least."""
+LEAST_STEPS = 2
+"""Turns that a part of the contracted axis has at least, and an axis that slices take in turn."""
 
 
 @record
@@ -141,6 +143,7 @@ def _cycles(choice: Choice, dtype: DType, target: CudaTarget, extents: tuple[int
     rounds = -(-tiles * choice.splits // target.processors)
     if tile.is_lone:
         busy += LONE_CYCLES
+    alone += SLICE_CYCLES * (tile.slices - 1)
     found = max(rounds * busy, alone) + BLOCK_CYCLES
     if choice.splits > 1:
         moved = m * n * (choice.splits + 1) * max(dtype.size_bytes, 4)
