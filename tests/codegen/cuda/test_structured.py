@@ -281,3 +281,18 @@ def test_rows_and_places_in_order() -> None:
     _agrees(RowOrder(), (generator.integers(0, 3, (40, 3)),), 1)
     lines = np.sort(generator.normal(size=(2, 9)), 1)
     _agrees(Searchsorted(True), (lines, generator.normal(size=(2, 20))), 1)
+
+
+@pytest.mark.parametrize("lines", [100, 40_000, 200_000])
+def test_many_long_lines_that_are_apart_are_not_walked_by_threads(lines: int) -> None:
+    """Threads side by side would each read a sector of memory for one element."""
+    apart, together = (TensorType(shape, float32) for shape in ((lines, 1024), (1024, lines)))
+    grids = []
+    for spec, axis in ((apart, 1), (together, 0)):
+        op = Cumulative("sum", axis)
+        node = Node(op, (Value(spec, "x"),), (Value(op.result_type(spec), "y"),), SourceLocation("test", 1))
+        text = scan.print_scan(node, TARGET)
+        grids.append(int(text.blocks[0]))
+    assert grids[0] >= lines
+    if lines >= scan.BUSY_LINES * TARGET.processors:
+        assert grids[1] < lines

@@ -26,6 +26,10 @@ from autojit.ops.scans import Cumulative, CumulativeExtreme
 
 SHORT = 32  # steps of a line, which a thread walks as fast as a block waits for its threads
 BUSY_LINES = 256  # per processor: enough for a thread each
+TOGETHER_BYTES = 32  # of neighbouring lines that threads side by side read at once, which is what memory gives
+LONE_STEPS = (
+    128  # of lines that are not next to each other, which a thread reads to their end before they leave its cache
+)
 THREADS = 256  # of a block
 MOST_STEPS = 8  # of a thread in a tile
 STATE_BYTES = 32  # of a thread in a tile: what it takes of registers, several times over
@@ -41,14 +45,23 @@ def print_scan(node: Node, target: CudaTarget) -> GridText:
     """The kernels of a scan; halves were widened by the passes."""
     outer, length, inner = around_axis(node)
     lines = outer * inner
-    is_short = typical(length) <= SHORT or typical(lines) >= BUSY_LINES * target.processors
-    if is_short or not _is_associative(node):
+    if _suits_threads(node, target) or not _is_associative(node):
         return _LineScan(node).print()
     if is_symbolic(length * lines) or length <= ONE_BLOCK or lines >= 2 * target.processors:
         return _TileScan(node, lines).walk()
     apply = _TileScan(node, lines, is_apart=True).apply()
     in_front = _TileScan(node, lines, is_apart=True, joins=True).join(apply)
     return _TileScan(node, lines, is_apart=True).reduce(in_front)
+
+
+def _suits_threads(node: Node, target: CudaTarget) -> bool:
+    """Whether a thread for each line is about as fast as a block: lines are short, or many and side by side."""
+    outer, length, inner = around_axis(node)
+    if typical(length) <= SHORT:
+        return True
+    is_together = typical(inner) * node.inputs[0].type.dtype.size_bytes >= TOGETHER_BYTES
+    most = BUSY_LINES * target.processors
+    return typical(outer * inner) >= most and (is_together or typical(length) <= LONE_STEPS)
 
 
 def _is_associative(node: Node) -> bool:
