@@ -11,7 +11,7 @@ from autojit.ops.elementwise_arithmetic import add, div, mul, neg, reciprocal, s
 from autojit.ops.elementwise_complex import abs
 from autojit.ops.elementwise_exponential import exp, expm1, log, logaddexp, sigmoid
 from autojit.ops.elementwise_logic import ge, gt, le, logical_and, lt
-from autojit.ops.elementwise_special import erfc
+from autojit.ops.elementwise_special import erf
 from autojit.ops.elementwise_trigonometric import tanh
 from autojit.ops.reductions import amax, sum
 from autojit.ops.shape import slice_axis
@@ -52,12 +52,13 @@ def log_softmax(x: O, axis: int = -1) -> O:
 def gelu(x: O, approximate: str = "none") -> O:
     """``x`` times the normal distribution function of ``x``; "tanh" is its usual approximation.
 
-    The exact form goes through ``erfc``, so it keeps its relative accuracy in the negative tail.
+    The exact form goes through ``erf``, as torch's: the exponential in it is that of the derivative, so a kernel with
+    both computes one. ``x * special.ndtr(x)`` keeps its relative accuracy in the negative tail, at twice the price.
     """
     if approximate == "tanh":
         inner = mul(add(x, mul(mul(square(x), x), 0.044715)), math.sqrt(2.0 / math.pi))
         return mul(mul(x, 0.5), add(tanh(inner), 1))
-    return mul(mul(x, 0.5), erfc(mul(x, -math.sqrt(0.5))))
+    return mul(mul(x, 0.5), add(erf(mul(x, math.sqrt(0.5))), 1))
 
 
 def silu(x: O) -> O:
