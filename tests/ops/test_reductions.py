@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import autojit as aj
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32, float64, int64
 from autojit.core.errors import AxisError, DTypeError, ShapeError
@@ -102,3 +103,21 @@ def test_sources() -> None:
     np.testing.assert_array_equal(call(ops.ones_like, x), [1, 1])
     constant = Op.registry["constant"]
     assert constant(data="00" * 8, dtype=float64, shape=()) == constant(data="00" * 8, dtype=float64, shape=())  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.uint8])
+def test_positions_of_extremes_in_steps_are_those_of_numpy(dtype: type) -> None:
+    """The first of equals, of zeros of both signs too; a NaN before all numbers; along any axis of any layout."""
+    rng = np.random.default_rng(0)
+    found = aj.jit(lambda x: (x.argmax(-1), x.argmin(-1), x.argmax(0), x.T.argmin(0), (x + x).argmax(1)))
+    for extent in (1, 7, 16, 67):
+        x = rng.integers(0, 4, (9, extent)).astype(dtype)
+        if x.dtype.kind == "f":
+            x[1], x[2], x[3] = -0.0, np.inf, -np.inf
+            x[4:7][rng.random((3, extent)) < 0.1] = np.nan
+            x[7] = np.nan
+            x[8, ::2] = 0.0
+            x[8, 1::2] = -0.0
+        expected = (x.argmax(-1), x.argmin(-1), x.argmax(0), x.argmin(1), (x + x).argmax(1))
+        for one, other in zip(found(aj.from_numpy(x)), expected, strict=True):
+            np.testing.assert_array_equal(one.numpy(), other)

@@ -223,13 +223,13 @@ def test_a_reduction_to_positions_begins_a_nest() -> None:
     found = scheduled("""(x: f32[4, 6]) {
         a: i64[4] = argmax[axes=(1,)](x); n: i64[4] = neg(a); e: f32[4, 6] = exp(x); return n, e
     }""")
-    assert kernels(found) == "loops rows 4 inner 6, 1 row phases, 0 accumulators (x) -> n, e {argmax neg exp}"
+    assert kernels(found) == "loops rows 4 inner 6, 2 row phases, 0 accumulators (x) -> n, e {argmax neg exp}"
     along_rows = scheduled("""(x: f32[4, 6]) {
         s: f32[4] = sum[axes=(1,)](x); a: i64[6] = argmax[axes=(0,)](x); return s, a
     }""")
     assert kernels(along_rows) == expected("""
         loops rows 4 inner 6, 1 row phases, 0 accumulators (x) -> s {sum}
-        loops rows 6 inner 4, 1 row phases, 0 accumulators (x) -> a {argmax}
+        loops rows 6 inner 4, 2 row phases, 0 accumulators (x) -> a {argmax}
     """)
 
 
@@ -262,7 +262,7 @@ def test_nests_that_are_split_differently_are_not_joined() -> None:
     }""")
     assert kernels(apart) == expected("""
         loops rows 5 inner 5, 1 row phases, 0 accumulators (x, y) -> b {sum sub mul}
-        loops rows 5 inner 5, 1 row phases, 0 accumulators (y) -> c {argmax}
+        loops rows 5 inner 5, 2 row phases, 0 accumulators (y) -> c {argmax}
     """)
 
 

@@ -23,7 +23,8 @@ class FoldEmitter(ScalarEmitter):
             return super()._extremum(wins, a, b)
         # freeze: else LLVM turns a masked operand into a masked reduction, which it does not vectorise
         element = self.instruction(f"freeze {register_type(b.dtype)} {b.text}", b.dtype)
-        return self.intrinsic("maximum" if wins == "gt" else "minimum", a, element)
+        name = "maximum" if wins == "gt" else "minimum"
+        return self.intrinsic(name, a, element, flags="nsz ")  # of zeros of both signs either one, as eager mode has it
 
 
 def fold_dtype(dtype: DType) -> DType:

@@ -77,12 +77,12 @@ class InstructionEmitter(ABC):
         self.lines.append(f"  {name} = {text}")
         return Scalar(name, dtype)
 
-    def intrinsic(self, name: str, *operands: Scalar) -> Scalar:
-        """Call ``llvm.<name>``, overloaded on the operands' common register type."""
+    def intrinsic(self, name: str, *operands: Scalar, flags: str = "") -> Scalar:
+        """Call ``llvm.<name>``, overloaded on the operands' common register type; ``flags`` are those of fast math."""
         dtype = operands[0].dtype
         kind = register_type(dtype)
         arguments = ", ".join(f"{kind} {x.text}" for x in operands)
-        return self.instruction(f"call {kind} @llvm.{name}.{suffix(dtype)}({arguments})", dtype)
+        return self.instruction(f"call {flags}{kind} @llvm.{name}.{suffix(dtype)}({arguments})", dtype)
 
     def constant(self, value: Number, dtype: DType) -> Scalar:
         """A literal; floats are written exactly, by their bits."""

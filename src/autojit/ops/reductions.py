@@ -304,6 +304,7 @@ class Position(Fold, abstract=True):
     accepts: ClassVar[tuple[str, ...]] = REALS
     is_pair: ClassVar[bool] = True
     has_identity: ClassVar[bool] = False
+    extreme: ClassVar[type[Extreme]]
     vjp = jvp = not_differentiable("an index is piecewise constant")
 
     def result_type(self, x: TensorType) -> TensorType:
@@ -326,6 +327,7 @@ class Argmax(Position):
     """The index of the largest element."""
 
     fold = staticmethod(np.argmax)
+    extreme = Amax
 
     def lower(self, emit: Emitter[S], dtype: DType) -> Lowering:
         """(identity of the value, ``beats(candidate, best)``)."""
@@ -336,6 +338,7 @@ class Argmin(Position):
     """The index of the smallest element."""
 
     fold = staticmethod(np.argmin)
+    extreme = Amin
 
     def lower(self, emit: Emitter[S], dtype: DType) -> Lowering:
         """(identity of the value, ``beats(candidate, best)``)."""

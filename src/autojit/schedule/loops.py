@@ -30,6 +30,7 @@ from autojit.ops.base import Elementwise, Reduction, Reindex, Source
 from autojit.ops.formula import Formula
 from autojit.ops.joining import Concatenate
 from autojit.ops.random import RandomBits
+from autojit.ops.reductions import Amin, Position
 from autojit.ops.shape import SliceUpdate
 from autojit.schedule.expressions import (
     FIRST,
@@ -47,6 +48,7 @@ from autojit.schedule.expressions import (
     RowResult,
 )
 from autojit.schedule.groups import FULL, OUT, ROW, Group
+from autojit.schedule.positions import place_if_extreme
 from autojit.schedule.pull import Indices, broadcast_index, gathered_index
 
 # Guards. A chain is as deep an expression as it is long, and printing goes down it; nested twice, chains of this length
@@ -58,7 +60,8 @@ LONGEST_CHAIN = 32
 class RowReduction:
     """A reduction over the inner loops: ``value`` is ``expr`` folded with ``op`` where the phase of ``expr`` ends.
 
-    A `RowResult` names it by its ``number``, the place among the program's reductions.
+    A `RowResult` names it by its ``number``, the place among the program's reductions. An extreme that is folded for
+    its position alone has a value that is not of the graph.
     """
 
     number: int
@@ -161,7 +164,7 @@ class LoopProgram:
         """The same program on other values; nothing is overwritten in place."""
         return replace(
             self,
-            reductions=tuple([RowReduction(r.number, names[r.value], r.op, r.expr) for r in self.reductions]),
+            reductions=tuple([replace(r, value=names.get(r.value, r.value)) for r in self.reductions]),
             stores=tuple([Store(names[s.value], s.expr, s.index) for s in self.stores]),
             accumulators=tuple(
                 [Accumulator(names[a.value], a.op, a.expr, a.kind, a.prefix, a.full) for a in self.accumulators]
@@ -412,8 +415,21 @@ def _variables(group: Group, axes: Iterable[int]) -> tuple[LoopVariable, ...]:
 def _add_reduction(builder: ExprBuilder, node: Node) -> None:
     (value,) = node.outputs
     expr, _ = _operand(builder, node)
-    builder.reductions[value] = RowReduction(len(builder.reductions), value, node.op, expr)
+    op = node.op
+    if isinstance(op, Position) and type(expr) is Load:
+        op, expr = _add_extreme(builder, node, op, expr)
+    builder.reductions[value] = RowReduction(len(builder.reductions), value, op, expr)
     builder.member(value)
+
+
+def _add_extreme(builder: ExprBuilder, node: Node, op: Position, element: Expr) -> tuple[Op, Expr]:
+    """Fold the extreme for whose position a reduction asks; returns what finds that, in the pass behind."""
+    (value,), (x,) = node.outputs, node.inputs
+    best = Value(value.type.with_dtype(element.dtype), f"{value.name}.extreme")
+    first = builder.reductions[best] = RowReduction(len(builder.reductions), best, op.extreme(op.axes), element)
+    found = builder.exprs.make(RowResult, element.dtype, phase=element.phase + 1, number=first.number)
+    index = builder.group.canonical(x.type.shape, FULL)
+    return Amin(op.axes), place_if_extreme(builder.exprs, op, x.type, index, (element, found))
 
 
 def _accumulator(builder: ExprBuilder, node: Node, prefix: int) -> Accumulator:

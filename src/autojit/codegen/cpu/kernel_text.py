@@ -26,6 +26,7 @@ PARALLEL = ", !llvm.access.group !0"
 # Vectors that a loop with mathematical functions works on at a time (see `CpuKernel._vectorised`). Three or four were
 # tried on a Zen 4 core and are no faster.
 INTERLEAVE = 2
+FOLDED_EXTREMES = 4
 VECTORISED_EXTENT = 8  # iterations from which a vector loop beats straight-line code: a vector of float32
 # Iterations from which a loop is long, so that unrolling what is around it gains nothing: of 84 kernels over 8 and 256
 # rows of 8 to 64 elements, rows of up to 16 take up to 15 % longer where the loop over rows is not unrolled, others the
@@ -188,13 +189,15 @@ class CpuKernel(KernelFunction):
         """A loop whose iterations the vectoriser may take as independent."""
 
         def attachment(first_line: int) -> str:
-            calls = " @aj." in "\n".join(self.lines[first_line:])
+            text = "\n".join(self.lines[first_line:])
+            calls = " @aj." in text
             extent = int(high) - int(low) if low.isdigit() and high.isdigit() else None
             if extent is None or extent >= LONG_EXTENT:
                 self.long_until = len(self.lines)
             if calls and (extent is None or extent >= WIDE_EXTENT):
                 self.module.attributes = WIDEST
-            return self._vectorised(calls, extent)
+            waits = FOLDED_EXTREMES if " @llvm.maximum." in text or " @llvm.minimum." in text else 0
+            return self._vectorised(calls, INTERLEAVE if calls else waits, extent)
 
         low, high = self.number(start), self.number(stop)
         outside = self.access
@@ -219,7 +222,7 @@ class CpuKernel(KernelFunction):
             self.rolled = f", !llvm.loop !{number}"
         return self.rolled
 
-    def _vectorised(self, calls_functions: bool, extent: int | None) -> str:
+    def _vectorised(self, calls_functions: bool, interleave: int, extent: int | None) -> str:
         """The attachment of a parallel loop's back edge; ``extent`` is its number of iterations where that is fixed.
 
         Loops that evaluate mathematical functions work on two vectors at a time: each function is one long chain of
@@ -230,8 +233,8 @@ class CpuKernel(KernelFunction):
         nodes, number = self.module.nodes, len(self.module.nodes)
         nodes.append("")
         properties = [f"!{number}", "!1"]
-        if calls_functions:
-            properties.append(self.module.node(f'!"llvm.loop.interleave.count", i32 {INTERLEAVE}'))
+        if interleave:
+            properties.append(self.module.node(f'!"llvm.loop.interleave.count", i32 {interleave}'))
         if extent is None or extent >= self.shortest_vectorised:
             properties.append(self.module.node('!"llvm.loop.unroll.disable"'))
         if extent is not None and self.shortest_vectorised <= extent and (calls_functions or extent < ROLLED_EXTENT):

@@ -161,6 +161,8 @@ KINDS = {
     "running sums of columns": Kind(
         "(x: f32[64, 128]) { y: f32[64, 128] = cumulative[kind='sum', axis=0](x); return y }", "<4 x double>"
     ),
+    "extremes": Kind("(x: f32[64, 128]) { y: f32[64] = amin[axes=(1,)](x); return y }", "<8 x float>"),
+    "positions of extremes": Kind("(x: f32[64, 128]) { y: i64[64] = argmax[axes=(1,)](x); return y }", "<8 x float>"),
     "open sizes": Kind(
         "(x: f32[n, m], b: f32[m]) { s: f32[n, m] = add(x, b); y: f32[n, m] = tanh(s); return y }",
         "<8 x float>",
@@ -221,8 +223,8 @@ def test_long_loops_of_functions_take_whole_registers(op: str, extent: str, is_w
 
 
 def test_a_loop_that_is_not_vectorised_is_seen() -> None:
-    """The position of the greatest element is found one element after the other."""
-    (text,) = optimised("(x: f32[64, 128]) { y: i64[64] = argmax[axes=(1,)](x); return y }")
+    """A running product is computed one element after the other."""
+    (text,) = optimised("(x: f32[64, 128]) { y: f32[64, 128] = cumulative[kind='prod', axis=1](x); return y }")
     loops = innermost_loops(text)
     assert loops
     assert all(scalar_arithmetic(loop) for loop in loops)
