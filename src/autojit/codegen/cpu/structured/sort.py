@@ -5,7 +5,11 @@ where the order descends. A short line counts, for each key, how many come befor
 vectorises. A long one is sorted by the digits of its keys, eight bits at a time from the lowest (radix sort); digits
 that all keys share are left out. Rows are sorted by their columns, the last one first. Chunks cut the lines.
 
-How to read: `sort_keys.sort_key`, then `_by_counting` and `_by_digits`, then the printers.
+Where few places of the order are asked for (topk, a median), their keys are bounded first, bit by bit, by counting how
+many do not exceed a bound; what is within the bounds is collected in its order, and sorted. Of a few places of a long
+line the least keys of blocks tell the bound, and only blocks that have such keys are looked at again.
+
+How to read: `sort_keys.sort_key`, then `by_counting` and `by_digits`, then the printers; `_LineSelector` for the last.
 """
 
 from __future__ import annotations
@@ -30,6 +34,10 @@ SHORT = 64  # lines up to this length are sorted by counting
 BUCKETS = 256
 COUNT_NS = 0.12  # one comparison of a short line
 DIGIT_NS = 2.5  # one element in one pass over a digit
+SELECT_NS = 0.05  # one element in one of the passes for a bound, a bit each
+FEWEST = 32  # keys from which places are selected: of fewer all are counted (of 10 that takes a fifth of the time)
+BLOCKS = (8, 64)  # the fewest and the most keys of a line whose least one stands for them
+BLOCKS_EACH = 4  # for each place that is asked for: what is looked at again is then a quarter of the line at most
 
 
 class _Sorter(CpuKernel):
@@ -139,7 +147,11 @@ class _Sorter(CpuKernel):
 
 def print_sort(node: Node) -> KernelText:
     """The kernel of a ``Sort``."""
-    return _LineSorter(node).print()
+    op = node.op
+    assert isinstance(op, Sort)
+    length = node.inputs[0].type.shape[op.axis]
+    selects = op.ranks is not None and not is_symbolic(length) and length > FEWEST
+    return (_LineSelector if selects else _LineSorter)(node).print()
 
 
 class _LineSorter(_Sorter):
@@ -217,6 +229,127 @@ class _LineSorter(_Sorter):
         at = self.add(target, self.mul(rank, self.inner))
         self.write(1, self._element(start, position), at)
         self.write(2, Scalar(position, int64), at)
+
+
+class _LineSelector(_LineSorter):
+    """Some places of the order of lines of a known length: only what may be there is sorted."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        first, behind = self.ranks
+        fewest, most = BLOCKS
+        together = 1 << (self.length // (BLOCKS_EACH * max(behind, 1))).bit_length() >> 1
+        self.together = 1 if first or together < fewest else min(together, most)
+
+    def _line_ns(self, length: int) -> float:
+        passes = 8 * self.key_bytes * (1 + bool(self.ranks[0])) / self.together
+        return length * (1.0 + passes * SELECT_NS) + self.kept * self.key_bytes * DIGIT_NS + 100.0
+
+    def _line(self, number: str) -> None:
+        outer = self.quotient(number, self.inner)
+        column = self.remainder(number, self.inner)
+        start, target = (self.add(self.mul(outer, extent * self.inner), column) for extent in (self.length, self.kept))
+        if not self.kept:
+            return
+        self.reset()
+        self._load_keys(start)
+        count, skipped = self._collect()
+        before, self.n = self.n, count
+
+        def take(place: str, i: str) -> None:
+            rank = self.sub(place, skipped)
+            with self.when(self.test("ult", rank, self.kept)):
+                self._store(start, target, rank, self.item(self.buffer(2), "i64", i))
+
+        with self.when(self.test("sle", count, SHORT)):
+            self.by_counting(take)
+        with self.otherwise():
+            self.clear_counts()
+            with self.loop(0, count, stem="counted") as i:
+                self.count_digits(self.item(self.buffer(0), self.kind, i))
+            self.by_digits()
+            order = self.buffer(2)
+            with self.loop(0, self.kept, stem="store") as i:
+                self._store(start, target, i, self.item(order, "i64", self.add(i, skipped)))
+        self.n = before
+
+    def _load_keys(self, start: str) -> None:
+        """The keys of a line in the first buffer; the least of each block in the second."""
+        keys, least = self.buffer(0), self.buffer(1)
+        with self.parallel_loop(0, self.length, "load") as i:
+            self.put_item(keys, self.kind, i, sort_key(self, self._element(start, i), descending=self.op.descending))
+        if self.together == 1:
+            return
+        with self.loop(0, self.length // self.together, stem="block") as b:
+            best, first = self.local(self.kind), self.mul(b, self.together)
+            self.store(self.kind, -1, best)
+            with self.loop(0, self.together, stem="key") as k:
+                key = self.item(keys, self.kind, self.add(first, k))
+                both = f"{self.kind} {self.load(self.kind, best)}, {self.kind} {key}"
+                self.store(self.kind, self.value(f"call {self.kind} @llvm.umin.{self.kind}({both})"), best)
+            self.put_item(least, self.kind, b, self.load(self.kind, best))
+
+    def _bound(self, keys: str, count: Operand, wanted: int) -> str:
+        """The least key that ``wanted`` of some keys do not exceed."""
+        bound = self.local(self.kind)
+        self.store(self.kind, -1, bound)
+        with self.loop(0, 8 * self.key_bytes, stem="bit") as passed:
+            shift = self.sub(8 * self.key_bytes - 1, passed)
+            narrow = shift if self.kind == "i64" else self.convert("trunc", shift, "i64", self.kind)
+            bit = self.binary("shl", 1, narrow, self.kind)
+            tried = self.binary("xor", self.load(self.kind, bound), bit, self.kind)
+            found = self._counted("ule", keys, count, tried)
+            with self.when(self.test("sge", found, wanted)):
+                self.store(self.kind, tried, bound)
+        return self.load(self.kind, bound)
+
+    def _counted(self, relation: str, keys: str, count: Operand, bound: str) -> str:
+        """How many of some keys are below a bound."""
+        found = self.local("i32")
+        self.store("i32", 0, found)
+        with self.loop(0, count, stem="counted") as k:
+            is_below = self.test(relation, self.item(keys, self.kind, k), bound, self.kind)
+            more = self.convert("zext", is_below, "i1", "i32")
+            self.store("i32", self.binary("add", self.load("i32", found), more, "i32"), found)
+        return self.convert("zext", self.load("i32", found), "i32")
+
+    def _collect(self) -> tuple[str, str]:
+        """Keys within the bounds and their positions, in the first buffers; how many, and the first one's place.
+
+        Keys move towards the front, so none is overwritten that has not been looked at.
+        """
+        keys, least, places = self.buffer(0), self.buffer(1), self.buffer(2)
+        first, behind = self.ranks
+        blocks = self.length // self.together
+        high = self._bound(keys if self.together == 1 else least, blocks, behind)
+        low = self._bound(keys, self.length, first + 1) if first else None
+        in_front = self.number(0) if low is None else self._counted("ult", keys, self.length, low)
+        count = self.slot(int64)
+        self.store("i64", 0, count)
+
+        def look(start: Operand, stop: Operand) -> None:
+            with self.loop(start, stop, stem="candidate") as i:
+                key = self.item(keys, self.kind, i)
+                is_inside = self.test("ule", key, high, self.kind)
+                if low is not None:
+                    is_inside = self.both(is_inside, self.test("uge", key, low, self.kind))
+                at = self.load("i64", count)
+                self.put_item(keys, self.kind, at, key)  # what is not inside is overwritten by the next
+                self.put_item(places, "i64", at, i)
+                self.store("i64", self.add(at, self.convert("zext", is_inside, "i1")), count)
+
+        if self.together == 1:
+            look(0, self.length)
+        else:
+            with self.loop(0, blocks, stem="block") as b:
+                begin, is_near = (
+                    self.mul(b, self.together),
+                    self.test("ule", self.item(least, self.kind, b), high, self.kind),
+                )
+                with self.when(is_near):
+                    look(begin, self.add(begin, self.together))
+            look(blocks * self.together, self.length)
+        return self.load("i64", count), self.sub(first, in_front)
 
 
 def print_row_order(node: Node) -> KernelText:
