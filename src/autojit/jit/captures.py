@@ -120,14 +120,20 @@ def remove(branch: Branch, capture: Capture) -> None:
     branch[:] = [node for node in branch if node.capture is not capture]
 
 
-def too_many(name: str, captures: Captures, reasons: Sequence[str]) -> LineByLine:
-    """What to raise when a signature has been captured too often; a warning says once on what its captures differ."""
-    told = f"{name} was captured {captures.captures} times for one kind of arguments: other calls run line by line"
+def too_many(name: str, captures: Captures) -> LineByLine:
+    """Why no more is captured of a signature."""
+    return LineByLine(
+        f"{name} was captured {captures.captures} times for one kind of arguments: other calls run line by line"
+    )
+
+
+def warned(name: str, why: LineByLine, captures: Captures, reasons: Sequence[str]) -> LineByLine:
+    """``why`` calls run line by line; a warning says once on what the captures of their signature differ."""
     if not captures.is_told:
         captures.is_told = True
         decisions = [node for node in nodes_of(captures.branch) if isinstance(node, Decision)]
         worst = max(decisions, key=lambda d: len(d.children), default=None)
-        lines = [f"jit: {told}"]
+        lines = [f"jit: {why}" if str(why).startswith(name) else f"jit: {name}: {why}"]
         if worst is not None and len(worst.children) > 1:
             what, outcomes = f"{worst.split.value.type} at {worst.split.source}", len(worst.children)
             lines.append(f"  decides on    {what}, {outcomes} outcomes")
@@ -137,4 +143,4 @@ def too_many(name: str, captures: Captures, reasons: Sequence[str]) -> LineByLin
             "with aj.while_loop, or decide outside the step and pass the decision as a bool"
         )
         warn("\n".join(lines))
-    return LineByLine(told)
+    return why

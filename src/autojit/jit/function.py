@@ -41,7 +41,7 @@ from autojit.jit.arguments import (
 from autojit.jit.assigned_places import Rebinding, carried, changing_values
 from autojit.jit.attempts import note_reason, profiled, settled
 from autojit.jit.calls import Call, alone
-from autojit.jit.captures import Branch, Captures, JitStats, remove, too_many
+from autojit.jit.captures import Branch, Captures, JitStats, remove, too_many, warned
 from autojit.jit.compile_options import check_mode, expect_one_part
 from autojit.jit.compiled_beside import begin, eagerly, take_over
 from autojit.jit.eager_mode import eager, set_modes
@@ -130,7 +130,8 @@ class JitFunction(Answers):
         self.comparison = None if verify is None else Comparison(self, verify)
         self._entries: list[Callable[..., Any] | None]
         self._entries = self._installed if verify in (None, "first") else [self.comparison] * MODES
-        self.natives, self.forgetting, self.payoff = NativeCalls(), Forgetting(), Payoff()
+        self.natives, self.forgetting = NativeCalls(), Forgetting()
+        self.payoff = Payoff(self.natives)
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
         self.looks_at_arrays = False  # whether the function does something with arrays that NumPy does
@@ -237,21 +238,21 @@ class JitFunction(Answers):
         root = self._root(call)
         branch = root.branch
         arrays: list[Any] | None = None
-        is_new = False
         while True:
             if root.compiling and (otherwise := take_over(self, root, branch, call)) is not None:
                 return otherwise
             node = self._find(branch, call)
             if node is None:
-                is_new = True
-                node = profiled(f"capture {self.name}", "capture", self._capture, call, root, branch)
+                try:
+                    node = profiled(f"capture {self.name}", "capture", self._capture, call, root, branch)
+                finally:
+                    call.leave_unused(branch, root.compiling)
                 arrays = None
             if not isinstance(node, Decision | CompiledStep):
                 return node
             if arrays is None:
                 arrays = (node.capture if not call.path else call.path[0].capture).arrays(call.leaves)
             if isinstance(node, CompiledStep):
-                (self.payoff.captured if is_new else self.payoff.served)()
                 return self._finish(node, call, arrays)
             outcome = node.decide(arrays)
             call.path.append(node)
@@ -331,11 +332,12 @@ class JitFunction(Answers):
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         if id(branch) in root.compiling:
             return eagerly(self)
-        is_free = self.fullgraph or self.is_measured or any(isinstance(node, Decision) for node in root.branch)
-        if not is_free and self.payoff.waits(root, self.natives.total()):
-            return Eagerly(InVain(self.payoff.in_vain))
+        is_free = self.fullgraph or self.is_measured
+        if not is_free and self.payoff.waits(root, branch, call.path, call.outcomes):
+            why: LineByLine = InVain(self.payoff.in_vain())
+            return Eagerly(warned(self.name, why, root, self.counts.reasons) if call.path else why)
         if root.captures >= CAPTURE_LIMIT:
-            return Eagerly(too_many(self.name, root, self.counts.reasons))
+            return Eagerly(warned(self.name, too_many(self.name, root), root, self.counts.reasons))
         root.begin(call.leaves)
         changing = changing_values(root)
         if changing is not None:
@@ -378,6 +380,7 @@ class JitFunction(Answers):
         step = made[-1]
         assert isinstance(step, CompiledStep)
         self.newest = step
+        self.payoff.captured(step)
         warn_if_missed(self, step, capture.arrays(call.leaves))
         self.counts.add(made, traced - start, time.perf_counter() - traced)
         return step.overlaps.check(call.leaves) or made[0]  # the step is right for other arguments at least
