@@ -10,7 +10,7 @@ from autojit.core.records import record
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.core.user_warnings import warn
 from autojit.jit.line_by_line import LineByLine
-from autojit.jit.outcomes import DrawnOtherwise
+from autojit.jit.outcomes import DrawnOtherwise, Rebinds, Turned
 from autojit.jit.step import Capture, CompiledStep, Decision
 from autojit.schedule.forms import KnownForms
 
@@ -66,6 +66,7 @@ class Captures:
     compiling: dict[int, Any] = field(default_factory=dict)  # by id of a branch: what will follow it, ``Compiling``
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``kept_signatures.py``)
     has_come: bool = False  # before it was captured: one call of the kind has run line by line, or was forgotten
+    leads_on: bool = False  # whether its last capture has found that the call takes more: what it draws, or places
     is_told: bool = False  # whether a warning has said that there are too many
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
 
@@ -90,6 +91,7 @@ class Captures:
         A call that runs line by line is given what the capture has drawn, if it has.
         """
         self.captures -= 1
+        self.leads_on = isinstance(error, Turned) and isinstance(error.outcome, Rebinds)
         if not isinstance(error, LineByLine):
             return None
         if error.asked is not None or error.limit is not None:
