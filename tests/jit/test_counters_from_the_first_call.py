@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,3 +90,19 @@ def test_gradient_accumulation_needs_a_step_for_each_of_its_three_kinds_of_calls
     got, step = losses(True)
     assert got == pytest.approx(expected, rel=1e-6)
     assert step.stats()["captures"] == 3
+
+
+def test_an_int_that_only_decides_stays_open_when_places_are_found_later() -> None:
+    """The step takes what it assigns to from then on, before the int: that is still one that counts."""
+    kept = SimpleNamespace(name="")
+
+    @aj.jit
+    def step(x: aj.Tensor, i: int) -> aj.Tensor:
+        if i % 4 == 3:
+            kept.name = "fourth"
+        return x * (2 if i % 4 == 2 else 3)
+
+    for i in range(16):
+        assert step(aj.ones(1), i).item() == (2.0 if i % 4 == 2 else 3.0)
+    assert kept.name == "fourth"
+    assert step.stats()["captures"] <= 6  # two ways before it was found, three afterwards, and what the place holds

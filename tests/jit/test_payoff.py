@@ -9,8 +9,10 @@ import pytest
 
 import autojit as aj
 from autojit.jit import payoff
-from autojit.jit.captures import Captures
+from autojit.jit.captures import Captures, nodes_of
+from autojit.jit.native_calls import NativeCalls
 from autojit.jit.payoff import Payoff
+from autojit.jit.step import Decision
 
 FREE = 3
 KINDS = list(product((False, True), repeat=6))[1:]
@@ -74,16 +76,67 @@ def test_who_asks_for_one_step_a_call_gets_it() -> None:
     assert step.stats()["captures"] == 10
 
 
+READ = [0]
+
+
+def _read_after_decision(x: Any, k: int) -> Any:
+    return x * READ[0] if x.sum() > 0 else -x
+
+
+def _read_beside_served(x: Any, k: int) -> Any:
+    return x * READ[0] if x.sum() > 0 and k % 2 else x + 1
+
+
+def _two_decisions(x: Any, k: int) -> Any:
+    return x * int(x.sum()) if x.sum() > 0 else x
+
+
+def _digits_of_a_read(x: Any, k: int) -> Any:
+    return x * int(x.sum() + READ[0])
+
+
+@pytest.mark.filterwarnings("ignore:(?s)jit. .* served no second call")
+@pytest.mark.parametrize("function", (_read_after_decision, _read_beside_served, _two_decisions, _digits_of_a_read))
+def test_whatever_is_new_in_every_call_is_captured_ever_more_rarely(function: Any) -> None:
+    step, calls = aj.jit(function), 18
+    for k in range(calls):
+        for x, READ[0] in ((aj.tensor([1.0 + k, 2.0]), k), (aj.tensor([[-3.0]]), 0)):  # one kind pays for itself alone
+            assert step(x, 1).tolist() == function(x, 1).tolist()
+    assert (
+        step.stats()["captures"] <= 3 * FREE + calls.bit_length()
+    )  # the place that is read becomes an argument at some time
+    assert "served no second call" in step.explain()
+    decisions = [node for root in step.roots.values() for node in nodes_of(root.branch) if isinstance(node, Decision)]
+    assert all(len(node.children) <= step.stats()["captures"] for node in decisions)
+
+
+@pytest.mark.filterwarnings("ignore:(?s)jit. .* served no second call")
+def test_outcomes_that_come_again_are_captured() -> None:
+    step = aj.jit(lambda x: x * int(x.sum()))
+    for _ in range(3):
+        for k in range(6):
+            assert step(aj.tensor([float(k)])).tolist() == [float(k * k)]
+    assert step.stats()["captures"] == 6
+
+
+class Step:
+    calls, earlier_calls = 1, 0
+
+
 def test_waiting_doubles_and_ends() -> None:
-    paid, waits = Payoff(), []
-    for _ in range(FREE + 5):
+    paid, waits = Payoff(NativeCalls()), []
+    steps: list[Any] = [Step() for _ in range(FREE + 6)]
+    for step in steps[:-1]:
         waits.append(0)
-        while paid.waits(Captures(), 0):
+        while paid.waits(Captures(), [], [], []):
             waits[-1] += 1
-        paid.captured()
+        paid.captured(step)
     assert waits == [0] * FREE + [1, 2, 4, 8, 16]
     new = Captures()
-    assert paid.waits(new, 0)
-    assert not paid.waits(new, 0)  # it comes again
-    assert not paid.waits(Captures(), 1)  # a native call: the last capture serves
-    assert paid.in_vain == 0
+    assert paid.waits(new, [], [], [])
+    assert not paid.waits(new, [], [], [])  # it comes again
+    assert paid.waits(Captures(), [], [], [])
+    for step in steps[:-1:2]:  # every second capture serves
+        step.calls = 2
+    assert not paid.waits(Captures(), [], [], [])
+    assert paid.in_vain() == 0

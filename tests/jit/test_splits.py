@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.jit import function
 from tests.jit.agreement import Program, agree
 
 
@@ -125,18 +126,24 @@ def test_divergence_check_around_a_training_step() -> None:
     agree(make, captures=2)
 
 
-def test_of_too_many_outcomes_the_last_run_line_by_line_and_a_warning_says_so_once() -> None:
+@pytest.mark.parametrize("is_served", (False, True))
+def test_of_too_many_outcomes_the_last_run_line_by_line_and_a_warning_says_so_once(
+    is_served: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function, "CAPTURE_LIMIT", 24)
+
     @aj.jit
     def step(x: aj.Tensor) -> aj.Tensor:
         return x * float(x.sum())
 
     with pytest.warns(UserWarning, match=r"(?s)test_splits\.py:\d+.*aj\.cond.*aj\.while_loop") as told:
-        found = [step(aj.tensor([float(k)])).item() for k in range(100)]
+        values = [float(k // (1 + is_served)) for k in range(50)]
+        found = [step(aj.tensor([value])).item() for value in values]
     assert len(told) == 1
     assert told[0].filename == __file__
-    assert found == [float(k * k) for k in range(100)]
-    assert step.stats()["captures"] == 64
-    assert "other calls run line by line" in step.explain()
+    assert found == [value * value for value in values]
+    assert (step.stats()["captures"] == 24) is is_served
+    assert ("other calls run line by line" if is_served else "served no second call") in step.explain()
 
 
 def test_a_nested_decision_reuses_what_was_computed_before_it() -> None:

@@ -12,20 +12,22 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.wrapping import own
 from autojit.jit.argument_nests import has_containers, reaches
 from autojit.jit.arguments import leaf_names
-from autojit.jit.draws import Draw, Drawn, Plans
+from autojit.jit.draw_plans import Drawn, Plans
+from autojit.jit.draws import Draw
 from autojit.jit.eager_mode import eager
 from autojit.jit.guards import stays
 from autojit.jit.held_contents import put, refill
 from autojit.jit.line_by_line import GivenAndChanged
 from autojit.jit.observed_calls import Deferred
 from autojit.jit.observer import Observer
+from autojit.jit.other_steps import Finished, Handed
 from autojit.jit.outcomes import DrawnOtherwise, Rebinds, Releases
 from autojit.jit.places import Location, in_use
 from autojit.jit.pytree import TreeSpec, flatten
@@ -94,12 +96,6 @@ class Ordered:
         """Whether they are the same dictionaries and keys."""
         mine, others = ([(id(table), *keys) for table, keys in call.tables] for call in (self, other))
         return mine == others
-
-
-class Finished(NamedTuple):
-    """A result whose places have been stored already."""
-
-    result: Any
 
 
 class Rebinding:
@@ -270,19 +266,16 @@ class Rebinding:
             observer.given = given
             return self.function(*args, **kwargs)
 
-    @staticmethod
-    def finishing(slow: Callable[..., Any]) -> Callable[..., Finished]:
-        """Where the native step goes when it refuses: a call with the user's arguments, which stores by itself."""
-        return lambda values, drawn, args, kwargs: Finished(slow(*args, **kwargs))
-
-    def around(self, native: NativeStep, as_given: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def around(
+        self, native: NativeStep, as_given: Callable[[Any, Any], Any], slow: Callable[..., Any]
+    ) -> Callable[..., Any]:
         """The native step as a function of the user's arguments; ``as_given``: of which a call line by line is made."""
         values, _, *given_by_user = native.step.capture.argument_tree.children[0].children
         has_nests = any(map(has_containers, (values, *given_by_user)))
 
         def run(*args: object, **kwargs: object) -> Any:
             if has_nests and self._is_given(args, kwargs):
-                return native.slow((), (), args, kwargs).result
+                return slow(*args, **kwargs)
             epoch = int(guard_epoch[0])
             made = carried(self.function)
             with carrying(made, self.function) as drawn:
@@ -292,7 +285,10 @@ class Rebinding:
                 return self.line_by_line(found.given(made), *as_given(args, kwargs))
             if type(found) is Finished:
                 return found.result
-            self.installed = native if int(guard_epoch[0]) == epoch else None
+            ran = native
+            if type(found) is Handed:
+                ran, found = found
+            self.installed = ran if int(guard_epoch[0]) == epoch else None
             return self.store(found)
 
         self.installed = native

@@ -18,7 +18,7 @@ from autojit.jit.captures import remove
 from autojit.jit.compile_options import expect_step
 from autojit.jit.failed_calls import undone_if_failed
 from autojit.jit.kept_signatures import forget_all
-from autojit.jit.line_by_line import BeingCompiled, CopiedArguments, Endless, InPieces, WideIntegers
+from autojit.jit.line_by_line import BeingCompiled, CopiedArguments, Endless, InPieces, InVain, WideIntegers
 from autojit.jit.outcomes import (
     BeginsAgain,
     DrawnOtherwise,
@@ -36,7 +36,7 @@ from autojit.jit.pytree import Args, Kwargs
 from autojit.tensor.state import state
 
 if TYPE_CHECKING:
-    from autojit.jit.draws import Drawn
+    from autojit.jit.draw_plans import Drawn
     from autojit.jit.function import JitFunction
 
 
@@ -74,6 +74,8 @@ def note_reason(owner: JitFunction, outcome: Eagerly) -> None:
 
 def by_steps(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Outcome:
     """The outcome of a call by a step, in whatever form of the function that takes."""
+    if owner.payoff.rests and not (owner.fullgraph or owner.is_measured):
+        return Eagerly(InVain(owner.payoff.in_vain()))
     outcome = attempted(_by_step, owner, args, kwargs, drawn)
     while isinstance(outcome, Rebinds):
         _take_over(owner, outcome, drawn, args, kwargs)

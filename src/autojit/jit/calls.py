@@ -91,6 +91,11 @@ class Call:
         self.trace = trace
         return trace
 
+    def leave_unused(self, branch: Sequence[object], compiling: Collection[int]) -> None:
+        """Where nothing was captured for the last outcome, its decision keeps nothing: there may be ever new ones."""
+        if self.path and not branch and id(branch) not in compiling:
+            self.path[-1].children.pop(self.outcomes[-1].key, None)
+
     def run(self, step: CompiledStep, arrays: Sequence[Any]) -> Any:
         """Run a step; if it fails right after its capture, what that has detached gets its history again."""
         try:

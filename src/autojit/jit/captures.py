@@ -10,7 +10,7 @@ from autojit.core.records import record
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.core.user_warnings import warn
 from autojit.jit.line_by_line import LineByLine
-from autojit.jit.outcomes import DrawnOtherwise
+from autojit.jit.outcomes import DrawnOtherwise, Rebinds, Turned
 from autojit.jit.step import Capture, CompiledStep, Decision
 from autojit.schedule.forms import KnownForms
 
@@ -66,6 +66,7 @@ class Captures:
     compiling: dict[int, Any] = field(default_factory=dict)  # by id of a branch: what will follow it, ``Compiling``
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``kept_signatures.py``)
     has_come: bool = False  # before it was captured: one call of the kind has run line by line, or was forgotten
+    leads_on: bool = False  # whether its last capture has found that the call takes more: what it draws, or places
     is_told: bool = False  # whether a warning has said that there are too many
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
 
@@ -90,6 +91,7 @@ class Captures:
         A call that runs line by line is given what the capture has drawn, if it has.
         """
         self.captures -= 1
+        self.leads_on = isinstance(error, Turned) and isinstance(error.outcome, Rebinds)
         if not isinstance(error, LineByLine):
             return None
         if error.asked is not None or error.limit is not None:
@@ -120,14 +122,20 @@ def remove(branch: Branch, capture: Capture) -> None:
     branch[:] = [node for node in branch if node.capture is not capture]
 
 
-def too_many(name: str, captures: Captures, reasons: Sequence[str]) -> LineByLine:
-    """What to raise when a signature has been captured too often; a warning says once on what its captures differ."""
-    told = f"{name} was captured {captures.captures} times for one kind of arguments: other calls run line by line"
+def too_many(name: str, captures: Captures) -> LineByLine:
+    """Why no more is captured of a signature."""
+    return LineByLine(
+        f"{name} was captured {captures.captures} times for one kind of arguments: other calls run line by line"
+    )
+
+
+def warned(name: str, why: LineByLine, captures: Captures, reasons: Sequence[str]) -> LineByLine:
+    """``why`` calls run line by line; a warning says once on what the captures of their signature differ."""
     if not captures.is_told:
         captures.is_told = True
         decisions = [node for node in nodes_of(captures.branch) if isinstance(node, Decision)]
         worst = max(decisions, key=lambda d: len(d.children), default=None)
-        lines = [f"jit: {told}"]
+        lines = [f"jit: {why}" if str(why).startswith(name) else f"jit: {name}: {why}"]
         if worst is not None and len(worst.children) > 1:
             what, outcomes = f"{worst.split.value.type} at {worst.split.source}", len(worst.children)
             lines.append(f"  decides on    {what}, {outcomes} outcomes")
@@ -137,4 +145,4 @@ def too_many(name: str, captures: Captures, reasons: Sequence[str]) -> LineByLin
             "with aj.while_loop, or decide outside the step and pass the decision as a bool"
         )
         warn("\n".join(lines))
-    return LineByLine(told)
+    return why

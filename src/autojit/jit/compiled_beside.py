@@ -99,6 +99,7 @@ def take_over(owner: JitFunction, root: Captures, branch: Branch, call: Call) ->
     step = found.made[-1]
     assert isinstance(step, CompiledStep)
     owner.newest = step
+    owner.payoff.captured(step)
     warn_if_missed(owner, step, found.capture.arrays(call.leaves))
     owner.counts.add(found.made, found.capture_s, found.compile_s)
     return None

@@ -1,18 +1,15 @@
 """Hidden inputs of a step: what Python fetches before each of its runs, in the order in which the function asks.
 
-Random numbers, clocks, items of iterators, what libraries read. A ``Draw`` is one such call. Which draws a call makes
-is a ``Plan``: the draws that a capture has met, and what it has read outside besides. They are made only when that
-still holds, so nothing is fetched that eager mode would not fetch. An iterator or a generator of random numbers is
-found again by the place where the function found it: the one that is there now is asked.
+Random numbers, clocks, items of iterators, what libraries read. A ``Draw`` is one such call; which of them a call of
+the step makes is a plan (``draw_plans.py``). An iterator or a generator of random numbers is found again by the place
+where the function found it: the one that is there now is asked.
 """
 
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from types import ModuleType
 from typing import Any
 
@@ -22,21 +19,14 @@ from autojit.core.errors import TraceError
 from autojit.core.records import record
 from autojit.core.sizes import SymbolicSize, hint_of
 from autojit.core.source import SourceLocation
-from autojit.jit.guards import Guard, same, stand_ins
-from autojit.jit.line_by_line import LineByLine, NewPlaces
+from autojit.jit.guards import Guard, same
 from autojit.jit.observed_functions import is_user_class
-from autojit.jit.outcomes import DrawnOtherwise
 from autojit.jit.places import defines, is_a
 from autojit.jit.pytree import flatten
-from autojit.jit.read_hooks import PLAIN, active
-from autojit.runtime.entry_spec import MISSING
-from autojit.tensor.state import guard_epoch, set_trace, state
-from autojit.tensor.tensor import Tensor
+from autojit.jit.read_hooks import active
+from autojit.tensor.state import set_trace, state
 
 GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
-PLANS_LIMIT = 32  # of one function: beyond that the oldest is forgotten, and found again by tracing the function
-ALTERNATIVES_LIMIT = 4
-ROUNDS_LIMIT = 16  # of one call; what is assigned in an object that every run makes again is found in every round
 
 
 def is_drawn_from(value: object) -> bool:
@@ -178,137 +168,6 @@ class Raised:
     """Instead of a hidden input: what fetching it has raised."""
 
     error: BaseException
-
-
-@record(eq=False, frozen=False)
-class Plan:
-    """The draws of the calls for which any of ``alternatives``, lists of guards, holds; ``key``: of ``Keys``."""
-
-    draws: tuple[Draw, ...] = ()
-    key: Any = None
-    common: Any = None  # the key that it gets when a second call of other numbers or sizes draws the same
-    alternatives: list[Sequence[Guard]] = field(default_factory=list)
-    # the alternative that was found as it was last, at which epoch, and which of its guards are read nevertheless
-    _known: tuple[Sequence[Guard], int, Sequence[Guard]] = (), -1, ()
-
-    def holds(self) -> bool:
-        """Whether what a capture has read besides is as it was."""
-        return any(map(self._is_as_it_was, self.alternatives))
-
-    def _is_as_it_was(self, guards: Sequence[Guard]) -> bool:
-        epoch = int(guard_epoch[0])
-        known, counted, read = self._known
-        is_counted = known is guards and counted == epoch
-        if not all(guard.holds() for guard in (read if is_counted else guards)):
-            return False
-        if not is_counted:
-            others = stand_ins(guards)
-            read = [guard for guard in guards if not guard.by_epoch or guard in others]
-            self._known = guards, epoch, read
-        return True
-
-
-_NOTHING = Plan()  # is drawn by calls that no plan is known for: a capture tells
-
-
-class Drawn:
-    """What has been drawn for one call, by which plan."""
-
-    def __init__(self, plan: Plan | None = None, values: Sequence[Any] = ()) -> None:
-        self.plan = plan
-        self.values = list(values)
-        self.rounds = 0  # in which captures have found what the step is to take besides
-
-    def copy(self) -> Drawn:
-        """The same for another run of the call."""
-        return Drawn(self.plan, self.values)
-
-
-class Plans:
-    """The plans of one function, and the one that this thread follows."""
-
-    def __init__(self, plans: Sequence[Plan] = ()) -> None:
-        self.plans = list(plans)
-        self.line_by_line: type[LineByLine] | None = None  # why no call runs as a step
-        self._mine = threading.local()
-
-    @property
-    def current(self) -> Plan:
-        """The plan of the call that this thread makes."""
-        found: Plan = self._mine.__dict__.get("plan", _NOTHING)
-        return found
-
-    def draw(self, drawn: Drawn, arguments: tuple[Any, ...] | None) -> list[Any] | DrawnOtherwise:
-        """What is drawn for a call, if it can be had; ``drawn``: what was drawn for it before; the rest is added."""
-        if not self.plans:
-            return drawn.values
-        plan = drawn.plan or self._for(arguments)
-        drawn.plan = self._mine.plan = plan
-        for draw in plan.draws[len(drawn.values) :]:
-            try:
-                drawn.values.append(draw.make(arguments))
-            except BaseException as error:
-                return DrawnOtherwise([(draw, Raised(error))])
-        return drawn.values
-
-    def _for(self, arguments: object) -> Plan:
-        keys = Keys(arguments)
-        known = keys.exact, keys.of_kind, keys.of_sizes
-        return next((plan for plan in tuple(self.plans) if plan.key in known and plan.holds()), _NOTHING)
-
-    def follow(self, drawn: Drawn, more: Sequence[tuple[Draw, Any]], arguments: object) -> None:
-        """The call goes on under a plan of these: what has been drawn for it, and ``more`` that a capture has met.
-
-        When its captures meet something new again and again, it goes on line by line.
-        """
-        drawn.rounds += 1
-        if drawn.rounds >= ROUNDS_LIMIT:
-            self.line_by_line = NewPlaces
-        draws = (*(() if drawn.plan is None else drawn.plan.draws), *(draw for draw, _ in more))
-        if not draws:
-            return
-        drawn.values += [value for _, value in more]
-        keys = Keys(arguments)
-        several = len({str(draw.source) for draw in draws}) < len(draws)
-        common = keys.of_sizes if several or any(draw.has_sizes for draw in draws) else keys.of_kind
-        found = None
-        for plan in self.plans:
-            is_long = len(plan.draws) == len(draws)
-            if plan.common == common and is_long and all(map(Draw.is_as, plan.draws, draws)):
-                found = plan
-                found.key = keys.exact if found.key == keys.exact else common  # other numbers draw the same
-                break
-        if found is None:
-            found = Plan(draws, keys.exact, common)
-            self.plans.append(found)
-            del self.plans[:-PLANS_LIMIT]
-        drawn.plan = found
-
-    def learn(self, guards: Sequence[Guard]) -> None:
-        """A capture under the current plan has come to its end; this is what it has read."""
-        plan = self.current
-        if plan.draws and not plan.holds():
-            plan.alternatives.append(guards)
-            del plan.alternatives[:-ALTERNATIVES_LIMIT]
-
-
-_FLAGS = (bool, str, type(None))
-
-
-class Keys:
-    """What may decide on the draws of a call, of its arguments and of what it assigns to."""
-
-    def __init__(self, arguments: object) -> None:
-        leaves, tree = flatten(arguments)
-        flags = tuple([(k, leaf) for k, leaf in enumerate(leaves) if leaf is MISSING or type(leaf) in _FLAGS])
-        opaque = [leaf for leaf in leaves if type(leaf) not in PLAIN and is_drawn_from(leaf)]
-        flags += tuple([(-1, tuple(map(id, opaque)).index(id(leaf))) for leaf in opaque])  # which of them are one
-        sizes = tuple([tuple(leaf.shape) for leaf in leaves if is_a(leaf, Tensor | np.ndarray)])
-        whole = tuple([leaf for leaf in leaves if type(leaf) is int])
-        numbers = tuple([leaf for leaf in leaves if type(leaf) is float])
-        self.of_kind = tree, flags  # structure, flags and texts
-        self.of_sizes = tree, flags, sizes, whole
-        self.exact = tree, flags, sizes, whole, numbers
 
 
 def another_draw(known: Draw, draw: Draw | None) -> TraceError:

@@ -32,7 +32,6 @@ from autojit.jit.arguments import (
     Key,
     difference_from,
     given_to_function,
-    in_row_major,
     leaf_names,
     make_leaves,
     signature,
@@ -41,7 +40,7 @@ from autojit.jit.arguments import (
 from autojit.jit.assigned_places import Rebinding, carried, changing_values
 from autojit.jit.attempts import note_reason, profiled, settled
 from autojit.jit.calls import Call, alone
-from autojit.jit.captures import Branch, Captures, JitStats, remove, too_many
+from autojit.jit.captures import Branch, Captures, JitStats, remove, too_many, warned
 from autojit.jit.compile_options import check_mode, expect_one_part
 from autojit.jit.compiled_beside import begin, eagerly, take_over
 from autojit.jit.eager_mode import eager, set_modes
@@ -57,10 +56,11 @@ from autojit.jit.methods import Methods, distributed, found_by_name, is_taken_al
 from autojit.jit.native import NativeStep
 from autojit.jit.native_calls import NativeCalls, linked
 from autojit.jit.needed_python import why_not_native
-from autojit.jit.number_guards import broken_number
+from autojit.jit.number_guards import Decided, broken_number
 from autojit.jit.numpy_arrays import OfNumPy
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
+from autojit.jit.other_steps import by_another, finishing, latest
 from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
 from autojit.jit.overlaps import told_apart
 from autojit.jit.payoff import Payoff
@@ -74,14 +74,12 @@ from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.timing import Timing
 from autojit.jit.trace import Trace
 from autojit.jit.verify import Comparison, check_option
-from autojit.runtime.entry_spec import Refusal
 from autojit.runtime.gate import UNLESS_REENTERED
 from autojit.runtime.precompile import compile_ahead
 from autojit.tensor.state import guard_epoch, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
 SPLIT_LIMIT = 4096  # decisions on one path
-RECENT_LIMIT = 4  # native steps that are asked in turn
 MODES = 5  # one more than the greatest ``grad_enabled + 2 * inference``
 
 
@@ -130,7 +128,8 @@ class JitFunction(Answers):
         self.comparison = None if verify is None else Comparison(self, verify)
         self._entries: list[Callable[..., Any] | None]
         self._entries = self._installed if verify in (None, "first") else [self.comparison] * MODES
-        self.natives, self.forgetting, self.payoff = NativeCalls(), Forgetting(), Payoff()
+        self.natives, self.forgetting = NativeCalls(), Forgetting()
+        self.payoff = Payoff(self.natives)
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
         self.looks_at_arrays = False  # whether the function does something with arrays that NumPy does
@@ -194,21 +193,13 @@ class JitFunction(Answers):
 
     def _refused(self, *args: object, **kwargs: object) -> Any:
         """The step of the last call does not fit; one of those before may, without Python looking at every guard."""
-        if state.anomaly or state.autocast is not None:
-            return self._slow(*args, **kwargs)
-        mode = self._mode()
-        last = self._installed[mode]
-        packed = in_row_major(args, kwargs)
-        given, named = (args, kwargs) if packed is None else (packed.args, packed.kwargs)
-        for native in self._recent[mode]:
-            if not native.is_present or (native.call == last if packed is None else not native.may_copy(packed)):
-                continue
-            with UNLESS_REENTERED:
-                found = native.attempt(*given, **named)
-                if type(found) is not Refusal:
-                    self._installed[mode] = native.call
-                    return found
-        return self._slow(*args, **kwargs)
+        handed = by_another(self, args, kwargs)
+        return self._slow(*args, **kwargs) if handed is None else handed.result
+
+    def _called(self, native: NativeStep) -> Callable[..., Any]:
+        """A native step as a function of the user's arguments."""
+        around = None if self.rebinding is None else self.rebinding.around
+        return native.call if around is None else around(native, self._as_given, self._slow)
 
     # -- a call through Python
 
@@ -237,21 +228,21 @@ class JitFunction(Answers):
         root = self._root(call)
         branch = root.branch
         arrays: list[Any] | None = None
-        is_new = False
         while True:
             if root.compiling and (otherwise := take_over(self, root, branch, call)) is not None:
                 return otherwise
             node = self._find(branch, call)
             if node is None:
-                is_new = True
-                node = profiled(f"capture {self.name}", "capture", self._capture, call, root, branch)
+                try:
+                    node = profiled(f"capture {self.name}", "capture", self._capture, call, root, branch)
+                finally:
+                    call.leave_unused(branch, root.compiling)
                 arrays = None
             if not isinstance(node, Decision | CompiledStep):
                 return node
             if arrays is None:
                 arrays = (node.capture if not call.path else call.path[0].capture).arrays(call.leaves)
             if isinstance(node, CompiledStep):
-                (self.payoff.captured if is_new else self.payoff.served)()
                 return self._finish(node, call, arrays)
             outcome = node.decide(arrays)
             call.path.append(node)
@@ -265,6 +256,7 @@ class JitFunction(Answers):
         if self.comparison is not None and self.comparison.is_wanted(step):
             return ToCompare(self.comparison)
         result = call.run(step, arrays)
+        self.payoff.by_python += 1
         self.gathering.note(step, call.leaves)
         self._install(step, call.leaves, call.epoch)
         if step.capture.modes_left is not None:
@@ -312,13 +304,12 @@ class JitFunction(Answers):
 
     def _find(self, branch: Branch, call: Call) -> Decision | CompiledStep | BeginsAgain | None:
         """The alternative of a branch that serves the call, if there is one."""
+        answers: Decided = {}
         for node in branch:
+            broken = broken_number(node.capture, call.leaves, answers)  # first: there may be many ways of these
             is_same = bool(call.path) and node.capture is call.path[-1].capture  # else it has read more
-            reason = None if is_same else broken_guard(node.capture.guards)
-            reason = reason or node.capture.broken_size(call.sizes)
-            if reason is None and (broken := broken_number(node.capture, call.leaves)):
-                reason = str(broken)
-            reason = reason or node.failure(call.leaves)
+            reason = str(broken) if broken else None if is_same else broken_guard(node.capture.guards)
+            reason = reason or node.capture.broken_size(call.sizes) or node.failure(call.leaves)
             if reason is None:
                 return (node.overlaps.check(call.leaves) if isinstance(node, CompiledStep) else None) or node
             self.counts.note(reason)
@@ -331,11 +322,14 @@ class JitFunction(Answers):
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         if id(branch) in root.compiling:
             return eagerly(self)
-        is_free = self.fullgraph or self.is_measured or any(isinstance(node, Decision) for node in root.branch)
-        if not is_free and self.payoff.waits(root, self.natives.total()):
-            return Eagerly(InVain(self.payoff.in_vain))
+        is_free = self.fullgraph or self.is_measured
+        if not is_free and self.payoff.waits(root, branch, call.path, call.outcomes):
+            if self.payoff.is_resting:
+                self._installed[:] = [None] * MODES
+            why: LineByLine = InVain(self.payoff.in_vain())
+            return Eagerly(warned(self.name, why, root, self.counts.reasons) if call.path else why)
         if root.captures >= CAPTURE_LIMIT:
-            return Eagerly(too_many(self.name, root, self.counts.reasons))
+            return Eagerly(warned(self.name, too_many(self.name, root), root, self.counts.reasons))
         root.begin(call.leaves)
         changing = changing_values(root)
         if changing is not None:
@@ -378,6 +372,7 @@ class JitFunction(Answers):
         step = made[-1]
         assert isinstance(step, CompiledStep)
         self.newest = step
+        self.payoff.captured(step)
         warn_if_missed(self, step, capture.arrays(call.leaves))
         self.counts.add(made, traced - start, time.perf_counter() - traced)
         return step.overlaps.check(call.leaves) or made[0]  # the step is right for other arguments at least
@@ -408,7 +403,7 @@ class JitFunction(Answers):
                 guards = observer.all_guards(outputs, () if rebinding is None else rebinding.locations)
                 capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), guards)
                 if rebinding is not None:
-                    rebinding.plans.learn(capture.guards)
+                    rebinding.plans.learn(capture, observer.decided, call.given[0])
                     rebinding.learn(observer, *call.given[0][-2:])
             capture.unguarded, capture.apart = observer.unguarded, apart
             capture.modes_left = snapshot.modes_left()
@@ -431,14 +426,14 @@ class JitFunction(Answers):
             return
         native = step.entry
         if native is None or not native.fits(leaves):
-            slow = self._refused if self.rebinding is None else self.rebinding.finishing(self._slow)
+            slow = self._refused if self.rebinding is None else finishing(self)
             native = step.entry = NativeStep(step, leaves, epoch, slow, self.name, self._beside)
             self.natives.add(native)
             others = (other for other in self._recent[mode] if other.step is not step)
-            self._recent[mode] = linked(self._recent[mode], (native, *others)[:RECENT_LIMIT], self._is_alone)
+            self._recent[mode] = linked(self._recent[mode], latest(native, *others), self._is_alone)
         else:
             native.refresh(epoch)
-        self._installed[mode] = native.call if self.rebinding is None else self.rebinding.around(native, self._as_given)
+        self._installed[mode] = self._called(native)
 
     @property
     def _is_alone(self) -> bool:

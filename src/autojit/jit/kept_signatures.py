@@ -92,7 +92,7 @@ def make_room(function: JitFunction, newest: Key) -> None:
 def forget_all(function: JitFunction) -> None:
     """Steps of another form of the function are of no use any more."""
     function.roots.clear()
-    function.open_numbers.clear()
+    function.open_numbers.clear(function.rebinding is not None)
     _let_go(function)
 
 

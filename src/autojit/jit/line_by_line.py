@@ -223,8 +223,8 @@ class InVain(LineByLine):
     """Captures of the function serve no second call, and so are made rarely (see ``payoff.py``)."""
 
     text = (
-        "the last {} captures served no second call: ran line by line (give arguments of the same kinds, and keep what "
-        "the function reads)"
+        "the last {} captures served no second call: ran line by line (give arguments of the same kinds, keep what the "
+        "function reads, and decide by aj.cond and aj.where)"
     )
 
 

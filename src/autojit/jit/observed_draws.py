@@ -45,6 +45,7 @@ class ObservedDraws(ObservedWrites):
         self.draws_by_values = False  # whether something was drawn after Python had decided on a value of the step
         self._objects_drawn: dict[int, Any] = {}  # by id
         self._position = 0
+        self.decided: list[int] = []  # before each draw: how many decisions on numbers alone
         self.body = ""  # what messages call the body that runs: of a loop, or a branch
 
     def mean(self, value: object) -> None:
@@ -182,6 +183,7 @@ class ObservedDraws(ObservedWrites):
 
     def _note_decisions(self, draw: Draw) -> None:
         trace: Any = state.trace
+        self.decided.append(0 if trace is None else len(trace.number_guards))
         self.draws_by_values |= not draw.is_free and trace is not None and bool(trace.splits)
 
     def check_draws(self) -> None:

@@ -102,16 +102,34 @@ class OpenNumbers:
         self._trials: dict[
             tuple[TreeSpec, int], bool
         ] = {}  # ints tried open in a first capture; whether they still are
+        self._of_user: dict[tuple[Any, ...], frozenset[int]] = {}  # open among the user's arguments of a structure
+        self._is_rebound = False  # whether these come after what places hold and what is drawn
         self._ways: Counter[tuple[TreeSpec, int]] = Counter()  # captures made for the way that decisions on them went
 
     def of(self, tree: TreeSpec) -> Collection[int]:
         """The leaves that are open in arguments of this structure."""
-        return self._open.get(tree, frozenset())
+        found = self._open.get(tree)
+        if found is None:
+            parts, first = self._users(tree)
+            found = self._open[tree] = frozenset(first + k for k in self._of_user.get(parts, ()))
+        return found
 
-    def clear(self) -> None:
-        """Forget them: the function has other arguments now."""
+    def clear(self, is_rebound: bool) -> None:
+        """The function has other arguments now, before the user's: of these is still known which are open."""
+        for tree, leaves in self._open.items():
+            parts, first = self._users(tree)
+            known = (k for k in leaves if k >= first and not self._trials.get((tree, k)))  # no trial that goes on
+            self._of_user[parts] = frozenset(k - first for k in known)
+        self._is_rebound = is_rebound
         for kept in (self._open, self._fixed, self._counting, self._chosen, self._trials, self._ways):
             kept.clear()
+
+    def _users(self, tree: TreeSpec) -> tuple[tuple[TreeSpec, ...], int]:
+        """The user's part of a structure, and the number of its first leaf."""
+        if not self._is_rebound:
+            return tuple(tree.children), 0
+        held, drawn, *users = tree.children[0].children
+        return tuple(users), held.count + drawn.count
 
     def begin(self, known: Iterable[tuple[Any, ...]], new: tuple[Any, ...], leaves: Sequence[Any]) -> bool:
         """Open ints of a first call that may be counters, for a trial; each is tried once. Whether there are any."""
@@ -205,7 +223,8 @@ def _is_changing(kind: type, values: Collection[Any]) -> bool:
 def _decided(capture: Capture) -> dict[int, SourceLocation]:
     """The open numbers that Python decides on without asking anything else, and where."""
     places = {leaf.value: k for k, leaf in enumerate(capture.arguments) if leaf.kind == "number"}
-    return {places[value]: guard.source for guard in capture.trace.number_guards for value in guard.inputs}
+    guards = capture.trace.number_guards
+    return {places[value]: guard.source for guard in guards for value in guard.inputs if value in places}
 
 
 def _computed_with(capture: Capture) -> set[int]:

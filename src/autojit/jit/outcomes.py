@@ -20,7 +20,8 @@ from autojit.core.records import record
 from autojit.jit.line_by_line import LineByLine
 
 if TYPE_CHECKING:
-    from autojit.jit.draws import Draw, Drawn
+    from autojit.jit.draw_plans import Drawn
+    from autojit.jit.draws import Draw
     from autojit.jit.places import Location
     from autojit.jit.verify import Comparison
 

@@ -1,47 +1,100 @@
 """Whether capturing pays: captures that serve no second call are made ever more rarely.
 
-A program may give a function arguments of another kind in every call (a batch with None in other places), or change
-every time what it reads. A capture takes as long as hundreds of eager calls. So after some in a row of which none has
-served another call, calls run line by line in between: one, two, four, eight. One that serves a call ends that; and
-arguments of a kind that comes again are captured.
+A program may give a function arguments of another kind in every call (a batch with None in other places), change every
+time what it reads, or decide in another way. A capture takes as long as hundreds of eager calls. So after some in a row
+of which none has served another call, calls run line by line in between: one, two, four, eight. One that serves another
+call pays for itself and for one more, once: a kind that always comes does not pay for all that never come again.
+Arguments of a kind that comes again are captured, and so is an outcome of a decision that does.
+
+To find that no step serves takes time as well. Where that comes of most calls, the next ones run line by line unlooked
+at: sixteen, then ever more.
 """
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from autojit.jit.captures import Captures
+    from autojit.jit.captures import Branch, Captures
+    from autojit.jit.native_calls import NativeCalls
+    from autojit.jit.step import CompiledStep, Decision
+    from autojit.jit.trace_entries import Split
 
 FREE = 16
 """So many captures in a row may serve one call each: a loop over batch sizes, heads or modes that is warming up."""
+SHARE_SERVED = 4  # of so many calls steps are to serve one, else they are not worth looking for
+WAITING_KEPT = 64  # outcomes of one decision that have come once and not been captured
 
 
 class Payoff:
     """Of one function's captures. Under its lock."""
 
-    def __init__(self) -> None:
-        self.in_vain = 0  # captures in a row that have served the call that they were made for, alone
-        self._native_calls = 0  # of the function, when it was looked at last
+    def __init__(self, natives: NativeCalls) -> None:
+        self.natives = natives
+        self.by_python = 0  # calls that steps have served
+        self._made: list[weakref.ref[CompiledStep]] = []  # by captures that nothing has paid for
         self._waited = 0  # calls since the last capture
+        self._missed = 0  # calls that no step served
+        self._served = 0  # calls that steps had served before these
+        self._rest = FREE
+        self._resting = 0
 
-    def waits(self, root: Captures, native_calls: int) -> bool:
-        """Whether a call for which no capture of its kind of arguments serves is to run line by line."""
-        if native_calls != self._native_calls:
-            self._native_calls = native_calls
-            self.served()
-        is_enough = self.in_vain < FREE or self._waited >= 1 << (self.in_vain - FREE)
-        if is_enough or (root.has_come and not root.captures):
+    @property
+    def rests(self) -> bool:
+        """Whether the call that begins is to run line by line without a look for its step."""
+        self._resting -= self._resting > 0
+        return self._resting > 0
+
+    def waits(self, root: Captures, branch: Branch, path: Sequence[Decision], outcomes: Sequence[Split]) -> bool:
+        """Whether a call that no step of a branch serves, which it has reached by a path, is to run line by line."""
+        in_vain = self.in_vain()
+        if in_vain < FREE or self._waited >= 1 << (in_vain - FREE):
             return False
-        root.has_come = True
+        if not branch and self._comes_again(root, path, outcomes):
+            return False
         self._waited += 1
+        if branch or path or root.leads_on:
+            self._miss()  # a kind of arguments that is not known is seen at once
         return True
 
-    def captured(self) -> None:
-        """A capture has been made."""
-        self.in_vain += 1
+    def _miss(self) -> None:
+        served = self.natives.total() + self.by_python
+        if (served - self._served) * SHARE_SERVED > self._missed:
+            self._missed, self._served, self._rest = 0, served, FREE
+        self._missed += 1
+        if self._missed >= FREE:
+            self._missed, self._served, self._resting, self._rest = 0, served, self._rest, 2 * self._rest
+
+    def in_vain(self) -> int:
+        """Captures that have served the call that they were made for, alone, and that no other has paid for."""
+        kept = [ref for ref in self._made if not self._has_served(ref())]
+        self._made = kept[len(self._made) - len(kept) :]
+        return len(self._made)
+
+    def _has_served(self, step: CompiledStep | None) -> bool:
+        return step is not None and step.calls + self.natives.of(step) > 1
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the calls that follow are to come here first."""
+        return self._resting > 0
+
+    def captured(self, step: CompiledStep) -> None:
+        """A capture has been made, and its step is going to run for the first time."""
+        self._made.append(weakref.ref(step))
         self._waited = 0
 
-    def served(self) -> None:
-        """An earlier capture has served a call."""
-        self.in_vain = 0
+    def _comes_again(self, root: Captures, path: Sequence[Decision], outcomes: Sequence[Split]) -> bool:
+        """Whether a call before came as far, where nothing has been captured yet; of the next ones, this one has."""
+        if not path:
+            has_come, root.has_come = root.has_come, True
+            return has_come and not root.leads_on
+        waiting, outcome = path[-1].waiting, hash(outcomes[-1].key)
+        if outcome in waiting:
+            waiting.remove(outcome)
+            return True
+        waiting.append(outcome)
+        del waiting[:-WAITING_KEPT]
+        return False

@@ -91,6 +91,9 @@ def entered_value(value: Any) -> Any:
         return scalar_in(value.array)
     if type(value) not in (Number, Count):
         return value
+    trace: Any = state.trace
+    if trace is not None and value.tensor._array is None:
+        trace.number_inputs.add(value.tensor._value)
     found = value.tensor.item()
     return found.within(0.0, found.span.high) if type(value) is Count and isinstance(found, TracedNumber) else found
 

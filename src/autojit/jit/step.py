@@ -165,6 +165,7 @@ class Decision:
         )
         self.parts = [self.segment.compiled]
         self.children: dict[bytes, list[Decision | CompiledStep]] = {}
+        self.waiting: list[int] = []  # hashes of outcomes that have come once and not been captured (``payoff.py``)
         self.calls = 0
 
     def failure(self, leaves: Sequence[Any]) -> str | None:

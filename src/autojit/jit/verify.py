@@ -24,7 +24,7 @@ from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.ir.op import Ndarray
 from autojit.jit.assigned_places import carrying
-from autojit.jit.draws import Drawn
+from autojit.jit.draw_plans import Drawn
 from autojit.jit.places import Location
 from autojit.jit.pytree import Args, Kwargs
 from autojit.jit.reachable import GENERATOR, RANDOM, Saved, Walk, world_of

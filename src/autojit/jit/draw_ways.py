@@ -1,0 +1,87 @@
+"""Ways of a call through what it draws: what Python decides on numbers before it draws the next one.
+
+``if random.random() < 0.1: x = x * random.gauss(0, 1)`` draws once or twice. A capture notes which of its decisions on
+numbers were made before each of its draws; before a later call is given the next number, they are asked again of those
+that it has. Where none of the known ways goes on, nothing more is drawn: a capture tells what comes then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from autojit.ir.graph import Value
+from autojit.jit.guards import same
+from autojit.jit.number_guards import Decided, NumberGuard
+from autojit.jit.pytree import flatten
+
+if TYPE_CHECKING:
+    from autojit.jit.arguments import ArgumentLeaf
+    from autojit.jit.guards import Guard
+    from autojit.jit.step import Capture
+
+
+class Given(NamedTuple):
+    """What a call has so far: leaves of what its places hold, of what has been drawn, and of its arguments.
+
+    ``answers``: how its decisions went, as far as they were asked.
+    """
+
+    held: Sequence[Any]
+    drawn: list[Any]
+    arguments: Sequence[Any]
+    answers: Decided
+
+    @staticmethod
+    def of(held: object, drawn: object, arguments: object) -> Given:
+        """Of a call; the leaves of what is drawn may become more."""
+        return Given(flatten(held)[0], flatten(drawn)[0], flatten(arguments)[0], {})
+
+    def leaf(self, place: tuple[int, int]) -> Any:
+        """A leaf by its part and number there; None where there is none."""
+        part = (self.held, self.drawn, self.arguments)[place[0]]
+        return part[place[1]] if place[1] < len(part) else None
+
+
+class Way:
+    """What one capture has read, and has decided on numbers before each of its draws (``counts``: how many)."""
+
+    def __init__(self, capture: Capture, counts: Sequence[int]) -> None:
+        self.guards: Sequence[Guard] = capture.guards
+        questions = capture.trace.number_guards
+        ends = [*counts, len(questions)]
+        starts = [0, *ends]
+        self.questions = [questions[start:end] for start, end in zip(starts, ends, strict=False)]
+        held, drawn, *_ = capture.argument_tree.children[0].children
+        firsts = 0, held.count, held.count + drawn.count
+        self._inputs: dict[Value, tuple[tuple[int, int], ArgumentLeaf]] = {}
+        self._baked: list[tuple[tuple[int, int], Any]] = []
+        for k, leaf in enumerate(capture.arguments):
+            part = sum(k >= first for first in firsts) - 1
+            place = part, k - firsts[part]
+            if leaf.value in capture.trace.number_inputs:
+                self._inputs[leaf.value] = place, leaf
+            elif leaf.kind == "object" and type(leaf.original) in (int, float):
+                self._baked.append((place, leaf.original))
+
+    def asks(self, number: int) -> bool:
+        """Whether anything was decided between the draw before and draw ``number``."""
+        return number < len(self.questions) and bool(self.questions[number])
+
+    def goes_on(self, number: int, given: Given) -> bool:
+        """Whether a call that has come as far as draw ``number`` this way decides as it did until it draws that."""
+        if not self.asks(number):
+            return True
+        questions = self.questions[number]
+        if not all(same(given.leaf(place), value) for place, value in self._baked):
+            return False
+        return all(self._goes(question, given) for question in questions)
+
+    def _goes(self, question: NumberGuard, given: Given) -> bool:
+        if question.has_sizes:
+            return False
+        places = tuple([self._inputs[value][0] for value in question.inputs])
+        found = [
+            (self._inputs[value][1], given.leaf(place)) for value, place in zip(question.inputs, places, strict=True)
+        ]
+        return bool(question.goes(given.answers, places, found))

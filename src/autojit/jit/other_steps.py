@@ -1,0 +1,81 @@
+"""Calls that a native step refuses: steps that ran before it are tried, before Python looks at every guard.
+
+Those of a function whose places, or what it draws, are arguments of its steps are given them all the same: a step whose
+guards hold draws, and finds in its places, what the refused one would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from autojit.jit.arguments import in_row_major
+from autojit.jit.number_guards import Decided, broken_number
+from autojit.jit.pytree import Args, Kwargs, flatten
+from autojit.runtime.entry_spec import Refusal
+from autojit.runtime.gate import UNLESS_REENTERED
+from autojit.tensor.state import state
+
+if TYPE_CHECKING:
+    from autojit.jit.function import JitFunction
+    from autojit.jit.native import NativeStep
+
+
+RECENT_LIMIT = 4  # steps that are asked in turn
+CHOSEN_LIMIT = 64  # and steps for what Python decides on numbers, of which that is asked first
+
+
+def latest(*natives: NativeStep) -> tuple[NativeStep, ...]:
+    """The steps that are tried, the last one first."""
+    chosen = [native for native in natives if native.step.trace.number_guards][:CHOSEN_LIMIT]
+    others = [native for native in natives if not native.step.trace.number_guards][:RECENT_LIMIT]
+    return tuple([native for native in natives if native in chosen or native in others])
+
+
+class Finished(NamedTuple):
+    """A result whose places have been stored already."""
+
+    result: Any
+
+
+class Handed(NamedTuple):
+    """What another native step than the one that was called gave."""
+
+    native: NativeStep
+    result: Any
+
+
+def by_another(owner: JitFunction, args: Args, kwargs: Kwargs) -> Handed | None:
+    """The result of a call by one of the steps that ran before the last one; None if none of them fits."""
+    if state.anomaly or state.autocast is not None:
+        return None
+    mode = owner._mode()
+    last = owner._installed[mode]
+    packed = in_row_major(args, kwargs)
+    given, named = (args, kwargs) if packed is None else (packed.args, packed.kwargs)
+    leaves: list[Any] | None = None
+    answers: Decided = {}
+    for native in owner._recent[mode]:
+        if native.step.trace.number_guards:
+            leaves = flatten((args, kwargs))[0] if leaves is None else leaves
+            if broken_number(native.step.capture, leaves, answers):
+                continue
+        if not native.is_present or (native.call == last if packed is None else not native.may_copy(packed)):
+            continue
+        with UNLESS_REENTERED:
+            found = native.attempt(*given, **named)
+            if type(found) is not Refusal:
+                owner._installed[mode] = owner._called(native)
+                return Handed(native, found)
+    return None
+
+
+def finishing(owner: JitFunction) -> Callable[..., Finished | Handed]:
+    """Where a native step whose arguments are ``(values, drawn, args, kwargs)`` goes when it refuses: to others, or to
+    a call with the user's arguments, which stores by itself.
+    """
+
+    def refused(*given: Any) -> Finished | Handed:
+        return by_another(owner, given, {}) or Finished(owner._slow(*given[-2], **given[-1]))
+
+    return refused
