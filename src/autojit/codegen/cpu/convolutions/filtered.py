@@ -40,7 +40,7 @@ from autojit.codegen.cpu.convolutions.packing import divide, offset
 from autojit.codegen.cpu.convolutions.tile_places import BlockOfTiles, Places, Span
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.machine import aligned
-from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule, VectorText
+from autojit.codegen.cpu.vector_text import INTERNAL, WALKED, VectorKernel, VectorModule, VectorText
 from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import float32
@@ -84,7 +84,7 @@ class FilteredPrinter:
         self.seen_places = Places("seen", *forms, window.operand)
         self.made_places = Places("made", lanes, window.result, window.made, window.made, (0, 0), self.blocks, float32)
         self.keeps = self.step_blocks == 1 or self.step_blocks * self.weights.size_bytes <= KEPT_BYTES
-        self.module = VectorModule(is_written_out=True)
+        self.module = VectorModule(WALKED)
         self._plan_units()
         self._plan_scratch()
 

@@ -35,10 +35,13 @@ from autojit.codegen.cpu.convolutions.packing import divide, offset
 from autojit.codegen.cpu.convolutions.tile_places import BlockOfTiles, Places
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.machine import aligned
-from autojit.codegen.cpu.vector_text import VectorKernel, VectorModule, VectorText
+from autojit.codegen.cpu.vector_text import INTERNAL, WALKED, VectorKernel, VectorModule, VectorText
+from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import float32
 from autojit.core.sizes import typical
+
+ADDED = Signature("add_parts", "ptr weight, ptr partial")
 
 
 class FilteredWeightPrinter:
@@ -62,7 +65,7 @@ class FilteredWeightPrinter:
         self.seen_places = Places("seen", *forms, window.operand)
         made = window.result, window.made, window.made, (0, 0), self.blocks, window.operand
         self.made_places = Places("made", lanes, *made)
-        self.module = VectorModule(is_written_out=True)
+        self.module = VectorModule(WALKED)
         self._plan_units()
         self._plan_scratch()
 
@@ -194,13 +197,17 @@ class FilteredWeightPrinter:
 
     def _combine(self) -> None:
         """Add the parts' weights, in their order."""
+        VectorText.define(self.module, ADDED, self._write_added, linkage="internal", attributes=INTERNAL)
         text = VectorKernel(self.module, "kernel_combine")
         _, _, weight, partial, _ = text.pointers([0] * 5)
-        with text.parallel_loop(0, self.results, "weight") as place:
+        text.call(ADDED, weight, partial)
+        text.finish()
+
+    def _write_added(self, text: VectorText) -> None:
+        with text.loop(0, self.results, stem="weight") as place:
             at = text.mul(place, self.size)
             total = "0.0"
             for part in range(self.parts):
-                source = text.at(partial, text.add(at, part * self.results * self.size))
-                total = text.binary("fadd", total, text.load("float", source, attributes=text.access), "float")
-            text.store("float", total, text.at(weight, at), attributes=text.access)
-        text.finish()
+                source = text.at("%partial", text.add(at, part * self.results * self.size))
+                total = text.binary("fadd", total, text.load("float", source), "float")
+            text.store("float", total, text.at("%weight", at))
