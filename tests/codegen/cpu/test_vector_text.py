@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from autojit.codegen.cpu.vector_text import VectorKernel, VectorModule, literal
+from autojit.codegen.function_text import Operand
 from autojit.runtime.bodies import load_kernels
 
 NUMBERS = (-3, 0, 1, 2, 5)
@@ -48,7 +49,8 @@ def test_a_loop_has_the_turns_of_a_range(bounds: tuple[int, int, int]) -> None:
     kernel = VectorKernel(VectorModule(), "kernel")
     (totals,) = kernel.pointers([0])
     with kernel.loop(*bounds) as i:
-        for k, term in enumerate((1, i)):
+        terms: tuple[Operand, ...] = (1, i)
+        for k, term in enumerate(terms):
             place = kernel.at(totals, 8 * k)
             kernel.store("i64", kernel.add(kernel.load("i64", place), term), place)
     made = np.zeros(2, np.int64)
