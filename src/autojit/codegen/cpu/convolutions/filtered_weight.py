@@ -111,9 +111,9 @@ class FilteredWeightPrinter:
         write_unpack_block(module, lanes)
         self.seen_places.write(module)
         self.made_places.write(module)
-        write_gather(module, lanes, "gather_seen", (height.data, width.data), self.seen)
-        write_gather(module, lanes, "gather_made", (transposed(height.result), transposed(width.result)), self.made)
-        write_scatter(module, lanes, "scatter_taps", (transposed(height.weight), transposed(width.weight)), self.sums)
+        write_gather(module, lanes, "gather_seen", (height.data, width.data))
+        write_gather(module, lanes, "gather_made", (transposed(height.result), transposed(width.result)))
+        write_scatter(module, lanes, "scatter_taps", (transposed(height.weight), transposed(width.weight)))
         self.products.write(module)
         module.table("@taps_at", [k * self.vector for k in range(self.window.taps)])
         if self.partial_bytes:
@@ -189,7 +189,7 @@ class FilteredWeightPrinter:
             with text.loop(0, steps) as step:
                 point = text.at(column, text.mul(step, self.sums.row_bytes))
                 to = text.at(self.at["weight"], text.mul(step, taps * self.vector))
-                text.call(scatter_signature("scatter_taps"), point, "@taps_at", to)
+                text.call(scatter_signature("scatter_taps"), point, "@taps_at", to, self.sums.matrix_bytes)
             rows = text.at(target, text.mul(lane, row_bytes))
             last = text.sub(text.sub(lanes, lane), 1)
             count = text.mul(steps, taps)
