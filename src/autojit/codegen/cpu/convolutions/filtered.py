@@ -193,10 +193,9 @@ class FilteredPrinter:
         with text.loop(0, lanes, self.lanes.lanes) as lane:
             self._pack_weights(text, weight, lane, lanes, count)
             column = text.at(to, text.mul(lane, self.size))
-            with text.loop(0, count) as step:
-                taps = text.at(self.at["weight"], text.mul(step, self.window.taps * self.vector))
-                row = text.at(column, text.mul(step, self.weights.row_bytes))
-                text.call(gather_signature("gather_weight"), taps, "@weight_at", row, self.weights.matrix_bytes)
+            taps = self.at["weight"], self.window.taps * self.vector, "@weight_at", 0
+            points = column, self.weights.row_bytes, self.weights.matrix_bytes
+            text.call(gather_signature("gather_weight"), *taps, *points, count)
 
     def _pack_weights(self, text: VectorText, weight: str, lane: str, lanes: str, count: str) -> None:
         last = text.sub(text.sub(lanes, lane), 1)
@@ -243,11 +242,9 @@ class FilteredPrinter:
         block = text.at(self.at["places"], self.vector)
         with text.loop(0, count, self.lanes.lanes) as lane:
             from_ = text.at(row, text.mul(lane, self.size))
-            with text.loop(0, tiles) as tile:
-                table = text.at(self.at["made_at"], text.mul(tile, self.made_places.tile_bytes))
-                point = text.at(from_, text.mul(tile, self.sums.row_bytes))
-                places_at = self.at["places"]
-                text.call(scatter_signature("scatter_made"), point, table, places_at, self.sums.matrix_bytes)
+            table = self.at["made_at"], self.made_places.tile_bytes
+            to = self.at["places"], 0, self.sums.matrix_bytes
+            text.call(scatter_signature("scatter_made"), from_, self.sums.row_bytes, *table, *to, tiles)
             first = text.at(planes, text.mul(lane, plane_bytes))
             last = text.sub(text.sub(count, lane), 1)
             written = (block, places, first, plane_bytes, last, self.at["finite"])

@@ -50,47 +50,61 @@ class Stack:
         return self.points * self.matrix_bytes
 
 
+_MOVED = "ptr {0}, i64 {0}_step, ptr offsets, i64 offsets_step, ptr {1}, i64 {1}_step, i64 apart, i64 count"
+
+
 def gather_signature(symbol: str) -> Signature:
-    """From a block by a table of offsets to a stack, whose matrices are ``apart`` bytes apart."""
-    return Signature(symbol, "ptr block, ptr offsets, ptr stack, i64 apart")
+    """From a block to a stack, whose matrices are ``apart`` bytes apart, ``count`` times.
+
+    What is in a block is found by a table of offsets; ``..._step`` are bytes from one time to the next.
+    """
+    return Signature(symbol, _MOVED.format("block", "stack"))
 
 
 def write_gather(module: VectorModule, lanes: Lanes, symbol: str, sides: Sides) -> None:
-    """Transform one tile of a vector of channels to all points. Layers of all extents share the function."""
+    """Transform tiles of a vector of channels to all points. Layers of all extents share the function."""
     text = VectorText(module, gather_signature(symbol), linkage="internal", attributes=SPILLING)
     height, width = (len(side[0]) for side in sides)
-    places = [text.load("i64", text.at("%offsets", 8 * k)) for k in range(height * width)]
-    seen = [text.load_vector(lanes, text.at("%block", place)) for place in places]
-    grid = [seen[k * width : (k + 1) * width] for k in range(height)]
-    points = [value for line in two_sided(text, lanes, *sides, grid) for value in line]
-    for value, point in zip(points, _points(text, len(points)), strict=True):
-        text.store_vector(lanes, value, point)
+    with text.loop(0, "%count") as tile:
+        block, offsets, stack = _moved(text, tile, "block", "offsets", "stack")
+        places = [text.load("i64", text.at(offsets, 8 * k)) for k in range(height * width)]
+        seen = [text.load_vector(lanes, text.at(block, place)) for place in places]
+        grid = [seen[k * width : (k + 1) * width] for k in range(height)]
+        points = [value for line in two_sided(text, lanes, *sides, grid) for value in line]
+        for value, point in zip(points, _points(text, stack, len(points)), strict=True):
+            text.store_vector(lanes, value, point)
     text.finish()
 
 
-def _points(text: VectorText, count: int) -> Iterator[str]:
+def _moved(text: VectorText, number: str, *names: str) -> list[str]:
+    """Parameters that are addresses, moved on by so many of their steps."""
+    return [text.at(f"%{name}", text.mul(number, f"%{name}_step")) for name in names]
+
+
+def _points(text: VectorText, stack: str, count: int) -> Iterator[str]:
     """Where the first so many points of a stack are."""
-    point = "%stack"
     for number in range(count):
-        point = text.at(point, "%apart") if number else point
-        yield point
+        stack = text.at(stack, "%apart") if number else stack
+        yield stack
 
 
 def scatter_signature(symbol: str) -> Signature:
-    """From a stack, as above, to a block by a table of offsets."""
-    return Signature(symbol, "ptr stack, ptr offsets, ptr block, i64 apart")
+    """From a stack to a block, as above."""
+    return Signature(symbol, _MOVED.format("stack", "block"))
 
 
 def write_scatter(module: VectorModule, lanes: Lanes, symbol: str, sides: Sides) -> None:
-    """Transform all points of a vector of channels to one tile."""
+    """Transform all points of a vector of channels to tiles."""
     text = VectorText(module, scatter_signature(symbol), linkage="internal", attributes=SPILLING)
     height, width = (len(side[0]) for side in sides)
-    seen = [text.load_vector(lanes, point) for point in _points(text, height * width)]
-    grid = [seen[k * width : (k + 1) * width] for k in range(height)]
-    values = [value for line in two_sided(text, lanes, *sides, grid) for value in line]
-    for number, value in enumerate(values):
-        place = text.load("i64", text.at("%offsets", 8 * number))
-        text.store_vector(lanes, value, text.at("%block", place))
+    with text.loop(0, "%count") as tile:
+        stack, offsets, block = _moved(text, tile, "stack", "offsets", "block")
+        seen = [text.load_vector(lanes, point) for point in _points(text, stack, height * width)]
+        grid = [seen[k * width : (k + 1) * width] for k in range(height)]
+        values = [value for line in two_sided(text, lanes, *sides, grid) for value in line]
+        for number, value in enumerate(values):
+            place = text.load("i64", text.at(offsets, 8 * number))
+            text.store_vector(lanes, value, text.at(block, place))
     text.finish()
 
 

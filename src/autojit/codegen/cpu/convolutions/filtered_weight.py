@@ -186,10 +186,8 @@ class FilteredWeightPrinter:
         taps, row_bytes = self.window.taps, self.window.steps * self.window.taps * self.size
         with text.loop(0, lanes, self.lanes.lanes) as lane:
             column = text.at(self.at["sums"], text.mul(lane, self.size))
-            with text.loop(0, steps) as step:
-                point = text.at(column, text.mul(step, self.sums.row_bytes))
-                to = text.at(self.at["weight"], text.mul(step, taps * self.vector))
-                text.call(scatter_signature("scatter_taps"), point, "@taps_at", to, self.sums.matrix_bytes)
+            to = self.at["weight"], taps * self.vector, self.sums.matrix_bytes
+            text.call(scatter_signature("scatter_taps"), column, self.sums.row_bytes, "@taps_at", 0, *to, steps)
             rows = text.at(target, text.mul(lane, row_bytes))
             last = text.sub(text.sub(lanes, lane), 1)
             count = text.mul(steps, taps)

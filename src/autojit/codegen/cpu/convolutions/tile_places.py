@@ -124,10 +124,8 @@ class Places:
             last = text.sub(text.sub(count, lane), 1)
             text.call(PACK, first, plane_bytes, last, places, text.at(block, self.lanes.size_bytes))
             to = text.at(row, text.mul(lane, size))
-            with text.loop(0, tiles) as tile:
-                offsets = text.at(table, text.mul(tile, self.tile_bytes))
-                point = text.at(to, text.mul(tile, stack.row_bytes))
-                text.call(gather_signature(f"gather_{self.name}"), block, offsets, point, stack.matrix_bytes)
+            moved = block, 0, table, self.tile_bytes, to, stack.row_bytes, stack.matrix_bytes
+            text.call(gather_signature(f"gather_{self.name}"), *moved, tiles)
 
 
 @record
