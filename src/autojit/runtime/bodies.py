@@ -14,7 +14,7 @@ from functools import partial
 
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
 from autojit.codegen.cpu.plan.runner import plan_ir
-from autojit.codegen.cpu.vector_text import WRITTEN_OUT
+from autojit.codegen.cpu.vector_text import WALKED, WRITTEN_OUT
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.config import config
@@ -62,8 +62,15 @@ def compiled_objects(
     apart = [taken_apart(text) for text in texts]
     functions = {name: text for _, taken in apart for name, text in taken.items() if name not in known}
     modules = [*functions.values(), *(whole for whole, _ in apart)]
-    levels = [pass_levels.get(text, 0 if text.startswith(WRITTEN_OUT) else None) for text in modules]
-    contents = default_cache().objects(modules, cached_host_target(), config.opt_level, pass_levels=levels)
+    walks = {whole for text, (whole, taken) in zip(texts, apart, strict=True) if taken and text.startswith(WALKED)}
+    levels = [
+        (
+            0 if text in walks else config.opt_level,
+            pass_levels.get(text, 0 if text.startswith(WRITTEN_OUT) else None),
+        )
+        for text in modules
+    ]
+    contents = default_cache().objects(modules, cached_host_target(), levels)
     return dict(zip(functions, contents, strict=False)), contents[len(functions) :]
 
 

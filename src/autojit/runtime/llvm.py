@@ -33,6 +33,9 @@ _UNLOCKED_CALLS = (
 )
 _FILE_TYPES: dict[Emission, int] = {"object": 1, "ptx": 0}  # of LLVM's C interface: PTX is the assembly of its target
 _per_thread = threading.local()
+Levels = tuple[int, int | None]
+"""How hard LLVM works on a module, and its passes where that differs: see `compile_to_object`."""
+USUAL: Levels = 2, None
 
 
 def compile_to_object(ir_text: str, target: Target, opt_level: int = 2, pass_level: int | None = None) -> bytes:
@@ -51,27 +54,23 @@ def compile_to_object(ir_text: str, target: Target, opt_level: int = 2, pass_lev
         return _compile(ir_text, target, opt_level, pass_level)
 
 
-def compile_all(
-    ir_texts: Sequence[str],
-    target: Target,
-    opt_level: int = 2,
-    pass_levels: Sequence[int | None] | None = None,
-) -> list[bytes]:
+def compile_all(ir_texts: Sequence[str], target: Target, levels: Sequence[Levels] | None = None) -> list[bytes]:
     """Compile several modules, on as many threads as there are cores; the same bytes as one by one.
 
-    ``pass_levels`` gives each module's pass level (see `compile_to_object`).
+    ``levels`` gives each module's level and that of its passes (see `compile_to_object`).
 
     Raises:
         CompileError: LLVM rejects a text.
     """
     with undivided:
-        requests = list(zip(ir_texts, pass_levels or [None] * len(ir_texts), strict=True))
+        requests = list(zip(ir_texts, levels or [USUAL] * len(ir_texts), strict=True))
         if len(requests) < 2 or _unlocked() is None:
-            return [_compile(text, target, opt_level, pass_level) for text, pass_level in requests]
+            return [_compile(text, target, *own) for text, own in requests]
         order = sorted(range(len(requests)), key=lambda k: -len(ir_texts[k]))  # the longest first
 
         def compile_one(k: int) -> bytes:
-            return _compile(requests[k][0], target, opt_level, requests[k][1])
+            text, own = requests[k]
+            return _compile(text, target, *own)
 
         made = dict(zip(order, on_all_cores(compile_one, order, "compiling"), strict=True))
         return [made[k] for k in range(len(requests))]

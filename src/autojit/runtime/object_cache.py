@@ -31,7 +31,7 @@ from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
 from autojit.core.undivided_work import undivided
 from autojit.core.user_warnings import warn
-from autojit.runtime.llvm import compile_all, compile_to_object, llvm_identity
+from autojit.runtime.llvm import USUAL, Levels, compile_all, compile_to_object, llvm_identity
 
 EMITTER_VERSION = 2
 """Raised when the meaning of generated code changes while its text does not (the table layout, for
@@ -119,26 +119,20 @@ class ObjectCache:
         key = object_key(ir_text, target, opt_level, pass_level)
         return self.blob(key, lambda: compile_to_object(ir_text, target, opt_level, pass_level))
 
-    def objects(
-        self,
-        ir_texts: Sequence[str],
-        target: Target,
-        opt_level: int = 2,
-        pass_levels: Sequence[int | None] | None = None,
-    ) -> list[bytes]:
+    def objects(self, ir_texts: Sequence[str], target: Target, levels: Sequence[Levels] | None = None) -> list[bytes]:
         """The objects for several modules; those not on disk are compiled on all cores.
 
-        ``pass_levels`` gives each module's pass level, as `compile_all` takes it.
+        ``levels`` gives each module's levels, as `compile_all` takes them.
 
         Raises:
             CompileError: LLVM rejects a text.
         """
-        requests = list(zip(ir_texts, pass_levels or [None] * len(ir_texts), strict=True))
-        keys = [object_key(text, target, opt_level, pass_level) for text, pass_level in requests]
+        requests = list(zip(ir_texts, levels or [USUAL] * len(ir_texts), strict=True))
+        keys = [object_key(text, target, *own) for text, own in requests]
         found = {key: self.get_blob(key) for key in set(keys)}
         missing = {key: request for key, request in zip(keys, requests, strict=True) if found[key] is None}
-        texts, levels = [text for text, _ in missing.values()], [level for _, level in missing.values()]
-        for key, content in zip(missing, compile_all(texts, target, opt_level, levels), strict=True):
+        made = compile_all([text for text, _ in missing.values()], target, [own for _, own in missing.values()])
+        for key, content in zip(missing, made, strict=True):
             self.put_blob(key, content)
             found[key] = content
         return [found[key] or b"" for key in keys]

@@ -6,7 +6,9 @@ vectorised as far as it pays, so LLVM is told to leave the loops as they are: mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import ClassVar
 
@@ -24,6 +26,10 @@ SPILLING = f"{INTERNAL} {ALIGNED_SPILLS}"
 
 WRITTEN_OUT = "; vectors, registers and order are written out"
 """First line of a module that LLVM's passes gain nothing in: they would only take half as long again to compile."""
+
+WALKED = f"{WRITTEN_OUT}, in functions that the kernel walks to"
+"""The same, of a kernel that has no inner loop without a call: what is left of it when its functions are taken out
+(`runtime.shared_functions`) is compiled in a seventh of the time as it stands, and runs as long."""
 
 
 @record
@@ -61,11 +67,11 @@ class Vector:
 
 
 class VectorModule(KernelModule):
-    """A module of such functions; ``is_written_out``: see `WRITTEN_OUT`."""
+    """A module of such functions; ``head``: its first line, if any (`WRITTEN_OUT`, `WALKED`)."""
 
-    def __init__(self, *, is_written_out: bool = False) -> None:
+    def __init__(self, head: str = "") -> None:
         super().__init__()
-        self.is_written_out = is_written_out
+        self.head = head
         self.nodes += [
             "!2 = distinct !{!2, !3, !4}",
             '!3 = !{!"llvm.loop.unroll.disable"}',
@@ -74,7 +80,7 @@ class VectorModule(KernelModule):
 
     def text(self) -> str:
         """The module, functions first."""
-        return f"{WRITTEN_OUT}\n{super().text()}" if self.is_written_out else super().text()
+        return f"{self.head}\n{super().text()}" if self.head else super().text()
 
 
 class Vectors(FunctionText):
@@ -136,10 +142,55 @@ class Vectors(FunctionText):
 
 
 class VectorText(Vectors):
-    """A function with vectors."""
+    """A function with vectors.
+
+    What is known when it is written is not left to LLVM: numbers are worked out, and a loop of one turn is its body.
+    """
 
     wrapping: ClassVar[str] = " nsw"
     back_edge: ClassVar[str] = ", !llvm.loop !2"
+
+    def binary(self, operation: str, a: Operand, b: Operand, kind: str = "") -> str:
+        """See `FunctionText.binary`; of literal numbers of the index type, the result."""
+        compute = _KNOWN.get(operation) if kind in ("", self.index_type) else None
+        right = literal(b) if compute is not None else None
+        if compute is None or right is None:
+            return super().binary(operation, a, b, kind)
+        left = literal(a)
+        if left is not None and (right > 0 or operation not in _OF_POSITIVES):
+            return str(compute(left, right))
+        if right == _NEUTRAL[operation]:
+            return self.number(a)
+        if right == _ANNIHILATES.get(operation):
+            return "0"
+        return super().binary(operation, a, b, kind)
+
+    def least(self, a: Operand, b: Operand, kind: str = "") -> str:
+        """The smaller of two signed numbers."""
+        low, high = literal(a), literal(b)
+        return super().least(a, b, kind) if low is None or high is None else str(min(low, high))
+
+    def at(self, base: str, offset_bytes: Operand) -> str:
+        """The address this many bytes behind another."""
+        return base if literal(offset_bytes) == 0 else super().at(base, offset_bytes)
+
+    @contextmanager
+    def loop(
+        self,
+        start: Operand,
+        stop: Operand,
+        step: Operand = 1,
+        *,
+        stem: str = "loop",
+        attachment: Callable[[int], str] | None = None,
+    ) -> Iterator[str]:
+        """See `FunctionText.loop`."""
+        first, last, stride = literal(start), literal(stop), literal(step)
+        if first is not None and last is not None and stride is not None and first < last <= first + stride:
+            yield str(first)
+            return
+        with super().loop(start, stop, step, stem=stem, attachment=attachment) as counter:
+            yield counter
 
     def while_left(
         self, at_least: int, kinds: Sequence[str], first: Sequence[Operand], turn: Callable[[State], State]
@@ -148,5 +199,24 @@ class VectorText(Vectors):
         return self.repeat_while(kinds, first, lambda state: self.test("sge", state[0], at_least), turn)
 
 
-class VectorKernel(CpuKernel, VectorText):
+class VectorKernel(VectorText, CpuKernel):
     """A kernel's first function, with vectors."""
+
+
+_KNOWN: dict[str, Callable[[int, int], int]] = {
+    "add nsw": operator.add,
+    "sub nsw": operator.sub,
+    "mul nsw": operator.mul,
+    "udiv": operator.floordiv,
+    "urem": operator.mod,
+}
+_NEUTRAL = {"add nsw": 0, "sub nsw": 0, "mul nsw": 1, "udiv": 1, "urem": None}
+_ANNIHILATES = {"mul nsw": 0, "urem": 1}
+_OF_POSITIVES = ("udiv", "urem")
+
+
+def literal(n: Operand) -> int | None:
+    """The number that an operand is, unless it is only known when the function runs."""
+    if type(n) is int:
+        return n
+    return int(n) if isinstance(n, str) and n.lstrip("-").isdecimal() else None

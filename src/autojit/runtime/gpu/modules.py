@@ -53,7 +53,7 @@ class LoadedKernels:
         Raises:
             CompileError: it rejects a text.
         """
-        found = default_cache().objects(texts, self._target, config.opt_level)
+        found = default_cache().objects(texts, self._target, [(config.opt_level, None)] * len(texts))
         return [finished_ptx(text.decode(), self._target) for text in found]
 
     def _loaded(self, texts: Sequence[str], pass_levels: Mapping[str, int]) -> list[int]:

@@ -17,6 +17,7 @@ from autojit.backend import compiling_by, cpu_backend
 from autojit.codegen.cpu.convolutions import kernel
 from autojit.codegen.cpu.convolutions.filtered_plan import is_worth_filtering, window_of
 from autojit.codegen.cpu.convolutions.minimal_filtering import MOST_TAPS, filtering, transposed
+from autojit.codegen.cpu.vector_text import WALKED
 from autojit.codegen.target import host_target
 from autojit.compiler import compile
 from autojit.core.dtypes import DType, bfloat16, float32, float64
@@ -68,6 +69,33 @@ def program(case: tuple[Any, ...], batch: int | None = None, operand: DType = fl
         *builder.apply(ConvolutionWeight(taps, *given), [x, y]),
     )
     return builder.finish(made)
+
+
+def innermost_loops(text: str) -> list[str]:
+    """What the innermost loops of a kernel and what combines its parts consist of."""
+    functions = [f for f in text.split("\ndefine ") if f.startswith("void @kernel")]
+    found = []
+    for lines in (function.split("\n") for function in functions):
+        heads = {line[:-1]: k for k, line in enumerate(lines) if line.startswith("loop.head")}
+        for k, line in enumerate(lines):
+            start = heads.get(line.split("%")[-1].split(",")[0]) if line.startswith("  br label %loop.head") else None
+            if start is not None and start < k:
+                inside = lines[start + 1 : k]
+                found += [] if any(line.startswith("loop.head") for line in inside) else ["\n".join(inside)]
+    return found
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_loop_of_a_kernel_that_walks_works_itself(shape: str, always: None) -> None:
+    """What calls functions and does nothing else is compiled as it stands."""
+    walked = 0
+    for node in program(SHAPES[shape]).nodes:
+        text = kernel.print_convolution(node, host_target()).text
+        if text.startswith(WALKED):
+            loops = innermost_loops(text)
+            assert loops and all(" call void @" in loop for loop in loops)
+            walked += 1
+    assert walked
 
 
 def draw(graph: Graph, rng: Any, images: int = 0) -> list[Array]:

@@ -40,7 +40,7 @@ from autojit.codegen.cpu.convolutions.packing import divide, offset
 from autojit.codegen.cpu.convolutions.tile_places import BlockOfTiles, Places, Span
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.machine import aligned
-from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule, VectorText
+from autojit.codegen.cpu.vector_text import INTERNAL, WALKED, VectorKernel, VectorModule, VectorText
 from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import float32
@@ -53,8 +53,11 @@ MAX_CHUNKS = 16
 POINT_NS = 0.010
 """One multiply-add of a point, its share of transforms included; only cuts work into chunks."""
 
-WEIGHTS = Signature("pack_weights", "ptr weight, i64 count, i64 last, ptr block")
-PLAINLY = Signature("sum_plainly", "ptr image, ptr weight, i64 count, i64 low, i64 high, ptr block")
+WEIGHTS = Signature("pack_weights", "ptr weight, i64 count, i64 last, i64 lane_bytes, i64 step_bytes, ptr block")
+PLAINLY = Signature(
+    "sum_plainly",
+    "ptr image, ptr weight, i64 count, i64 low, i64 high, i64 height, i64 width, i64 columns, ptr block",
+)
 
 
 class FilteredPrinter:
@@ -84,7 +87,7 @@ class FilteredPrinter:
         self.seen_places = Places("seen", *forms, window.operand)
         self.made_places = Places("made", lanes, window.result, window.made, window.made, (0, 0), self.blocks, float32)
         self.keeps = self.step_blocks == 1 or self.step_blocks * self.weights.size_bytes <= KEPT_BYTES
-        self.module = VectorModule(is_written_out=True)
+        self.module = VectorModule(WALKED)
         self._plan_units()
         self._plan_scratch()
 
@@ -128,9 +131,9 @@ class FilteredPrinter:
         write_unpack_block(module, lanes)
         self.seen_places.write(module)
         self.made_places.write(module)
-        write_gather(module, lanes, "gather_seen", (height.data, width.data), self.seen)
-        write_gather(module, lanes, "gather_weight", (height.weight, width.weight), self.weights)
-        write_scatter(module, lanes, "scatter_made", (height.result, width.result), self.sums)
+        write_gather(module, lanes, "gather_seen", (height.data, width.data))
+        write_gather(module, lanes, "gather_weight", (height.weight, width.weight))
+        write_scatter(module, lanes, "scatter_made", (height.result, width.result))
         self.products.write(module)
         VectorText.define(module, WEIGHTS, self._write_weights, linkage="internal", attributes=INTERNAL)
         VectorText.define(module, PLAINLY, self._write_plainly, linkage="internal", attributes=INTERNAL)
@@ -190,15 +193,15 @@ class FilteredPrinter:
         with text.loop(0, lanes, self.lanes.lanes) as lane:
             self._pack_weights(text, weight, lane, lanes, count)
             column = text.at(to, text.mul(lane, self.size))
-            with text.loop(0, count) as step:
-                taps = text.at(self.at["weight"], text.mul(step, self.window.taps * self.vector))
-                row = text.at(column, text.mul(step, self.weights.row_bytes))
-                text.call(gather_signature("gather_weight"), taps, "@weight_at", row)
+            taps = self.at["weight"], self.window.taps * self.vector, "@weight_at", 0
+            points = column, self.weights.row_bytes, self.weights.matrix_bytes
+            text.call(gather_signature("gather_weight"), *taps, *points, count)
 
     def _pack_weights(self, text: VectorText, weight: str, lane: str, lanes: str, count: str) -> None:
         last = text.sub(text.sub(lanes, lane), 1)
-        source = text.at(weight, text.mul(lane, self.lane_stride * self.operand_bytes))
-        text.call(WEIGHTS, source, count, last, self.at["weight"])
+        strides = [stride * self.operand_bytes for stride in (self.lane_stride, self.step_stride)]
+        source = text.at(weight, text.mul(lane, strides[0]))
+        text.call(WEIGHTS, source, count, last, *strides, self.at["weight"])
 
     def _block(self, text: VectorText, number: str, group: str, lanes: tuple[str, str, str]) -> None:
         window, at = self.window, self.at
@@ -239,10 +242,9 @@ class FilteredPrinter:
         block = text.at(self.at["places"], self.vector)
         with text.loop(0, count, self.lanes.lanes) as lane:
             from_ = text.at(row, text.mul(lane, self.size))
-            with text.loop(0, tiles) as tile:
-                table = text.at(self.at["made_at"], text.mul(tile, self.made_places.tile_bytes))
-                point = text.at(from_, text.mul(tile, self.sums.row_bytes))
-                text.call(scatter_signature("scatter_made"), point, table, self.at["places"])
+            table = self.at["made_at"], self.made_places.tile_bytes
+            to = self.at["places"], 0, self.sums.matrix_bytes
+            text.call(scatter_signature("scatter_made"), from_, self.sums.row_bytes, *table, *to, tiles)
             first = text.at(planes, text.mul(lane, plane_bytes))
             last = text.sub(text.sub(count, lane), 1)
             written = (block, places, first, plane_bytes, last, self.at["finite"])
@@ -275,36 +277,37 @@ class FilteredPrinter:
             taps = text.at(weight, text.mul(first, self.step_stride * self.operand_bytes))
             self._pack_weights(text, taps, lane, count, steps)
             planes = text.at(source, text.mul(first, plane))
-            text.call(PLAINLY, planes, self.at["weight"], steps, made.low, made.high, block)
+            extents = (*window.image, window.result[1])
+            text.call(PLAINLY, planes, self.at["weight"], steps, made.low, made.high, *extents, block)
 
     def _write_weights(self, text: VectorText) -> None:
         """Pack the taps of a vector of result channels, of channels that follow each other."""
-        taps, stride = self.window.taps, self.lane_stride * self.operand_bytes
+        taps = self.window.taps
         if not self.is_transposed:
-            text.call(PACK, "%weight", stride, "%last", text.mul("%count", taps), "%block")
+            text.call(PACK, "%weight", "%lane_bytes", "%last", text.mul("%count", taps), "%block")
             return
         with text.loop(0, "%count") as step:
-            source = text.at("%weight", text.mul(step, self.step_stride * self.operand_bytes))
+            source = text.at("%weight", text.mul(step, "%step_bytes"))
             to = text.at("%block", text.mul(step, taps * self.vector))
-            text.call(PACK, source, stride, "%last", taps, to)
+            text.call(PACK, source, "%lane_bytes", "%last", taps, to)
 
     def _write_plainly(self, text: VectorText) -> None:
         window, lanes = self.window, self.lanes
-        height, width = window.image
+        plane_bytes = text.mul(text.mul("%height", "%width"), self.operand_bytes)
         with (
             text.loop("%low", "%high") as row,
-            text.loop(0, window.result[1]) as column,
+            text.loop(0, "%columns") as column,
             text.loop(0, "%count") as step,
         ):
-            place = offset(text, [(text.sub(row, "%low"), window.result[1]), (column, 1)])
+            place = text.add(text.mul(text.sub(row, "%low"), "%columns"), column)
             to = text.at("%block", text.mul(place, self.vector))
-            plane = text.at("%image", text.mul(step, height * width * self.operand_bytes))
+            plane = text.at("%image", text.mul(step, plane_bytes))
             taps = text.at("%weight", text.mul(step, window.taps * self.vector))
             with text.loop(0, window.kernel[0]) as k, text.loop(0, window.kernel[1]) as m:
                 y = text.sub(text.add(row, k), window.padding[0])
                 x = text.sub(text.add(column, m), window.padding[1])
-                inside = text.both(text.test("ult", y, height), text.test("ult", x, width))
-                seen = text.at(plane, text.mul(offset(text, [(y, width), (x, 1)]), self.operand_bytes))
+                inside = text.both(text.test("ult", y, "%height"), text.test("ult", x, "%width"))
+                seen = text.at(plane, text.mul(text.add(text.mul(y, "%width"), x), self.operand_bytes))
                 value = lanes.load_one(text, text.choose(inside, seen, "@outside", "ptr"), window.operand)
                 number = offset(text, [(k, window.kernel[1]), (m, 1)])
                 tap = text.sub(window.taps - 1, number) if self.is_transposed else number

@@ -10,6 +10,7 @@ it holds zeros where tiles are read, and takes what is written there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
 from autojit.codegen.cpu.convolutions.minimal_filtering import Matrix
@@ -49,58 +50,84 @@ class Stack:
         return self.points * self.matrix_bytes
 
 
+_MOVED = "ptr {0}, i64 {0}_step, ptr offsets, i64 offsets_step, ptr {1}, i64 {1}_step, i64 apart, i64 count"
+
+
 def gather_signature(symbol: str) -> Signature:
-    """From a block by a table of offsets to a stack."""
-    return Signature(symbol, "ptr block, ptr offsets, ptr stack")
+    """From a block to a stack, whose matrices are ``apart`` bytes apart, ``count`` times.
+
+    What is in a block is found by a table of offsets; ``..._step`` are bytes from one time to the next.
+    """
+    return Signature(symbol, _MOVED.format("block", "stack"))
 
 
-def write_gather(module: VectorModule, lanes: Lanes, symbol: str, sides: Sides, stack: Stack) -> None:
-    """Transform one tile of a vector of channels to all points."""
+def write_gather(module: VectorModule, lanes: Lanes, symbol: str, sides: Sides) -> None:
+    """Transform tiles of a vector of channels to all points. Layers of all extents share the function."""
     text = VectorText(module, gather_signature(symbol), linkage="internal", attributes=SPILLING)
     height, width = (len(side[0]) for side in sides)
-    places = [text.load("i64", text.at("%offsets", 8 * k)) for k in range(height * width)]
-    seen = [text.load_vector(lanes, text.at("%block", place)) for place in places]
-    grid = [seen[k * width : (k + 1) * width] for k in range(height)]
-    points = [value for line in two_sided(text, lanes, *sides, grid) for value in line]
-    for number, value in enumerate(points):
-        text.store_vector(lanes, value, text.at("%stack", number * stack.matrix_bytes))
+    with text.loop(0, "%count") as tile:
+        block, offsets, stack = _moved(text, tile, "block", "offsets", "stack")
+        places = [text.load("i64", text.at(offsets, 8 * k)) for k in range(height * width)]
+        seen = [text.load_vector(lanes, text.at(block, place)) for place in places]
+        grid = [seen[k * width : (k + 1) * width] for k in range(height)]
+        points = [value for line in two_sided(text, lanes, *sides, grid) for value in line]
+        for value, point in zip(points, _points(text, stack, len(points)), strict=True):
+            text.store_vector(lanes, value, point)
     text.finish()
 
 
+def _moved(text: VectorText, number: str, *names: str) -> list[str]:
+    """Parameters that are addresses, moved on by so many of their steps."""
+    return [text.at(f"%{name}", text.mul(number, f"%{name}_step")) for name in names]
+
+
+def _points(text: VectorText, stack: str, count: int) -> Iterator[str]:
+    """Where the first so many points of a stack are."""
+    for number in range(count):
+        stack = text.at(stack, "%apart") if number else stack
+        yield stack
+
+
 def scatter_signature(symbol: str) -> Signature:
-    """From a stack to a block by a table of offsets."""
-    return Signature(symbol, "ptr stack, ptr offsets, ptr block")
+    """From a stack to a block, as above."""
+    return Signature(symbol, _MOVED.format("stack", "block"))
 
 
-def write_scatter(module: VectorModule, lanes: Lanes, symbol: str, sides: Sides, stack: Stack) -> None:
-    """Transform all points of a vector of channels to one tile."""
+def write_scatter(module: VectorModule, lanes: Lanes, symbol: str, sides: Sides) -> None:
+    """Transform all points of a vector of channels to tiles."""
     text = VectorText(module, scatter_signature(symbol), linkage="internal", attributes=SPILLING)
     height, width = (len(side[0]) for side in sides)
-    seen = [text.load_vector(lanes, text.at("%stack", k * stack.matrix_bytes)) for k in range(height * width)]
-    grid = [seen[k * width : (k + 1) * width] for k in range(height)]
-    values = [value for line in two_sided(text, lanes, *sides, grid) for value in line]
-    for number, value in enumerate(values):
-        place = text.load("i64", text.at("%offsets", 8 * number))
-        text.store_vector(lanes, value, text.at("%block", place))
+    with text.loop(0, "%count") as tile:
+        stack, offsets, block = _moved(text, tile, "stack", "offsets", "block")
+        seen = [text.load_vector(lanes, point) for point in _points(text, stack, height * width)]
+        grid = [seen[k * width : (k + 1) * width] for k in range(height)]
+        values = [value for line in two_sided(text, lanes, *sides, grid) for value in line]
+        for number, value in enumerate(values):
+            place = text.load("i64", text.at(offsets, 8 * number))
+            text.store_vector(lanes, value, text.at(block, place))
     text.finish()
 
 
 def offsets_signature(symbol: str) -> Signature:
-    """The table of a tile whose first element is at ``row, column``; a block has rows from ``low`` to ``high``."""
-    return Signature(symbol, "i64 row, i64 column, i64 low, i64 high, ptr offsets")
+    """The table of a tile whose first element is at ``row, column``.
+
+    A block has rows of ``width`` elements from ``low`` to ``high``.
+    """
+    return Signature(symbol, "i64 row, i64 column, i64 low, i64 high, i64 width, ptr offsets")
 
 
-def write_offsets(module: VectorModule, symbol: str, tile: tuple[int, int], width: int, vector_bytes: int) -> None:
-    """Add the function; ``width`` is that of a row of the block."""
+def write_offsets(module: VectorModule, symbol: str, tile: tuple[int, int], vector_bytes: int) -> None:
+    """Add the function."""
     text = VectorText(module, offsets_signature(symbol), linkage="internal", attributes=INTERNAL)
     columns = []
     for k in range(tile[1]):
         column = text.add("%column", k)
-        columns.append((text.test("ult", column, width), text.mul(column, vector_bytes)))
+        columns.append((text.test("ult", column, "%width"), text.mul(column, vector_bytes)))
+    row_bytes = text.mul("%width", vector_bytes)
     with text.loop(0, tile[0]) as r:
         row = text.add("%row", r)
         is_row = text.both(text.test("sge", row, "%low"), text.test("slt", row, "%high"))
-        start = text.add(text.mul(text.sub(row, "%low"), width * vector_bytes), vector_bytes)
+        start = text.add(text.mul(text.sub(row, "%low"), row_bytes), vector_bytes)
         line = text.at("%offsets", text.mul(r, 8 * tile[1]))
         for k, (is_column, at) in enumerate(columns):
             place = text.choose(text.both(is_row, is_column), text.add(start, at), 0)

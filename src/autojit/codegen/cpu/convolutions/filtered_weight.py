@@ -35,10 +35,13 @@ from autojit.codegen.cpu.convolutions.packing import divide, offset
 from autojit.codegen.cpu.convolutions.tile_places import BlockOfTiles, Places
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.machine import aligned
-from autojit.codegen.cpu.vector_text import VectorKernel, VectorModule, VectorText
+from autojit.codegen.cpu.vector_text import INTERNAL, WALKED, VectorKernel, VectorModule, VectorText
+from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import float32
 from autojit.core.sizes import typical
+
+ADDED = Signature("add_parts", "ptr weight, ptr partial")
 
 
 class FilteredWeightPrinter:
@@ -62,7 +65,7 @@ class FilteredWeightPrinter:
         self.seen_places = Places("seen", *forms, window.operand)
         made = window.result, window.made, window.made, (0, 0), self.blocks, window.operand
         self.made_places = Places("made", lanes, *made)
-        self.module = VectorModule(is_written_out=True)
+        self.module = VectorModule(WALKED)
         self._plan_units()
         self._plan_scratch()
 
@@ -108,9 +111,9 @@ class FilteredWeightPrinter:
         write_unpack_block(module, lanes)
         self.seen_places.write(module)
         self.made_places.write(module)
-        write_gather(module, lanes, "gather_seen", (height.data, width.data), self.seen)
-        write_gather(module, lanes, "gather_made", (transposed(height.result), transposed(width.result)), self.made)
-        write_scatter(module, lanes, "scatter_taps", (transposed(height.weight), transposed(width.weight)), self.sums)
+        write_gather(module, lanes, "gather_seen", (height.data, width.data))
+        write_gather(module, lanes, "gather_made", (transposed(height.result), transposed(width.result)))
+        write_scatter(module, lanes, "scatter_taps", (transposed(height.weight), transposed(width.weight)))
         self.products.write(module)
         module.table("@taps_at", [k * self.vector for k in range(self.window.taps)])
         if self.partial_bytes:
@@ -183,10 +186,8 @@ class FilteredWeightPrinter:
         taps, row_bytes = self.window.taps, self.window.steps * self.window.taps * self.size
         with text.loop(0, lanes, self.lanes.lanes) as lane:
             column = text.at(self.at["sums"], text.mul(lane, self.size))
-            with text.loop(0, steps) as step:
-                point = text.at(column, text.mul(step, self.sums.row_bytes))
-                to = text.at(self.at["weight"], text.mul(step, taps * self.vector))
-                text.call(scatter_signature("scatter_taps"), point, "@taps_at", to)
+            to = self.at["weight"], taps * self.vector, self.sums.matrix_bytes
+            text.call(scatter_signature("scatter_taps"), column, self.sums.row_bytes, "@taps_at", 0, *to, steps)
             rows = text.at(target, text.mul(lane, row_bytes))
             last = text.sub(text.sub(lanes, lane), 1)
             count = text.mul(steps, taps)
@@ -194,13 +195,17 @@ class FilteredWeightPrinter:
 
     def _combine(self) -> None:
         """Add the parts' weights, in their order."""
+        VectorText.define(self.module, ADDED, self._write_added, linkage="internal", attributes=INTERNAL)
         text = VectorKernel(self.module, "kernel_combine")
         _, _, weight, partial, _ = text.pointers([0] * 5)
-        with text.parallel_loop(0, self.results, "weight") as place:
+        text.call(ADDED, weight, partial)
+        text.finish()
+
+    def _write_added(self, text: VectorText) -> None:
+        with text.loop(0, self.results, stem="weight") as place:
             at = text.mul(place, self.size)
             total = "0.0"
             for part in range(self.parts):
-                source = text.at(partial, text.add(at, part * self.results * self.size))
-                total = text.binary("fadd", total, text.load("float", source, attributes=text.access), "float")
-            text.store("float", total, text.at(weight, at), attributes=text.access)
-        text.finish()
+                source = text.at("%partial", text.add(at, part * self.results * self.size))
+                total = text.binary("fadd", total, text.load("float", source), "float")
+            text.store("float", total, text.at("%weight", at))

@@ -75,7 +75,7 @@ class Places:
 
     def write(self, module: VectorModule) -> None:
         """Add what makes the table of a tile."""
-        write_offsets(module, f"{self.name}_offsets", self.tile, self.extents[1], self.lanes.size_bytes)
+        write_offsets(module, f"{self.name}_offsets", self.tile, self.lanes.size_bytes)
 
     def span(self, text: VectorText, first_row: str, rows: str) -> Span:
         """Of some rows of tiles."""
@@ -95,7 +95,8 @@ class Places:
             row = text.add(span.start, text.mul(i, self.step[0]))
             column = text.sub(text.mul(j, self.step[1]), self.padding[1])
             to = text.at(table, text.mul(tile, self.tile_bytes))
-            text.call(offsets_signature(f"{self.name}_offsets"), row, column, span.low, span.high, to)
+            rows_at = row, column, span.low, span.high, self.extents[1]
+            text.call(offsets_signature(f"{self.name}_offsets"), *rows_at, to)
 
     def planes(self, text: VectorText, base: str, channel: Sequence[tuple[Operand, int]], span: Span) -> str:
         """Where the rows of a span begin in a plane: (number, of so many planes)."""
@@ -123,10 +124,8 @@ class Places:
             last = text.sub(text.sub(count, lane), 1)
             text.call(PACK, first, plane_bytes, last, places, text.at(block, self.lanes.size_bytes))
             to = text.at(row, text.mul(lane, size))
-            with text.loop(0, tiles) as tile:
-                offsets = text.at(table, text.mul(tile, self.tile_bytes))
-                point = text.at(to, text.mul(tile, stack.row_bytes))
-                text.call(gather_signature(f"gather_{self.name}"), block, offsets, point)
+            moved = block, 0, table, self.tile_bytes, to, stack.row_bytes, stack.matrix_bytes
+            text.call(gather_signature(f"gather_{self.name}"), *moved, tiles)
 
 
 @record

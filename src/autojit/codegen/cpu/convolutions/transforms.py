@@ -132,12 +132,12 @@ def _summed(text: VectorText, lanes: Lanes, terms: Sum, known: Sequence[str]) ->
     (how, number), *rest = terms
     total = known[number]
     if how != "+":
-        total = text.binary("fmul", _splat(lanes.lanes, how), total, lanes.text)
+        total = text.binary("fmul", f"splat ({how})", total, lanes.text)
     for how, number in rest:
         if how == "+" or how == "-":
             total = text.binary("fadd" if how == "+" else "fsub", total, known[number], lanes.text)
         else:
-            total = lanes.multiply_add(text, _splat(lanes.lanes, how), known[number], total)
+            total = lanes.multiply_add(text, f"splat ({how})", known[number], total)
     return total
 
 
@@ -146,9 +146,3 @@ def _literal(value: Fraction) -> str:
     (near,) = struct.unpack("<f", struct.pack("<f", float(value)))
     (word,) = struct.unpack("<Q", struct.pack("<d", near))
     return f"float 0x{word:016X}"
-
-
-@lru_cache(maxsize=256)
-def _splat(lanes: int, element: str) -> str:
-    """The literal of a vector whose elements are all this one."""
-    return f"<{', '.join([element] * lanes)}>"

@@ -25,7 +25,7 @@ from autojit.codegen.cpu.convolutions.movers import Lanes
 from autojit.codegen.cpu.convolutions.packing import divide, offset, pack_signature, write_pack
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.machine import aligned
-from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule, VectorText
+from autojit.codegen.cpu.vector_text import INTERNAL, WRITTEN_OUT, VectorKernel, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State
 from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
@@ -168,7 +168,7 @@ class WeightColumns:
         line = self.layout.phases[0].line
         self.tile = _best_tile(self.block_inputs, line, self.vectors, target)
         self.room_inputs = -(-self.block_inputs // self.tile.channels) * self.tile.channels
-        self.module = VectorModule(is_written_out=True)
+        self.module = VectorModule(WRITTEN_OUT)
         self._plan_units()
         self._plan_scratch()
 
