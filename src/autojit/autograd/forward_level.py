@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-
 from autojit.core.device_array import empty_as, zeros_beside
 from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.dispatch.batch_layer import BatchLayer
