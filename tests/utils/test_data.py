@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,7 +141,7 @@ def test_samplers_draw_what_they_promise() -> None:
 
 
 def test_loops_over_joined_data_end_and_samples_are_taken_many_at_once() -> None:
-    joined = data.ConcatDataset([[0, 1], [2]])
+    joined: Any = data.ConcatDataset([[0, 1], [2]])
     assert list(joined) == [0, 1, 2]
     assert joined[-3] == 0
     with pytest.raises(ValueError, match="should not exceed"):
@@ -182,5 +183,5 @@ def test_what_a_loader_was_made_of_stays() -> None:
     loader.num_workers = 1
     with pytest.warns(UserWarning, match="excessive worker creation"):
         data.DataLoader(Squares(4), num_workers=100_000)
-    words = np.array(["a", "b"])
+    words: Any = np.array(["a", "b"])
     assert data.default_collate(words) is words

@@ -177,6 +177,15 @@ def sparse(layout: Any, data: Any) -> Tensor:
     raise LoadError(f"load: sparse tensors of layout {str(layout)[:40]} are not known")
 
 
+def meta_tensor(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    """torch's ``_rebuild_meta_tensor_no_storage``: a tensor without memory."""
+    refuse(not isinstance(dtype, DType), "a tensor without a dtype")
+    shape = _numbers("the shape", size)
+    steps = _numbers("the strides", stride, len(shape))
+    refuse(prod(shape) >= _MOST_BYTES, "a tensor of more elements than any memory has")
+    return _finished(aj.empty_strided(shape, steps, dtype=dtype, device="meta"), requires_grad, None)
+
+
 def tensor_of_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
     """torch's ``_rebuild_from_type_v2``: a tensor with attributes of its own, put back if they are a dict."""
     if not any(function is known for known in (tensor_v2, tensor_v3, parameter)) or not isinstance(arguments, tuple):
@@ -264,6 +273,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     _REBUILD + "_rebuild_parameter": parameter,
     _REBUILD + "_rebuild_parameter_with_state": parameter,
     _REBUILD + "_rebuild_sparse_tensor": sparse,
+    _REBUILD + "_rebuild_meta_tensor_no_storage": meta_tensor,
     "torch.nn.parameter.UninitializedParameter": uninitialized(aj.nn.UninitializedParameter),
     "torch.nn.parameter.UninitializedBuffer": uninitialized(aj.nn.UninitializedBuffer),
     "torch._tensor._rebuild_from_type_v2": tensor_of_type,

@@ -41,7 +41,7 @@ def lerp(start: O, end: O, weight: O | Number) -> O:
 
 
 @rounded_once
-def add_scaled(x: O, y: O, alpha: float) -> O:
+def add_scaled(x: O, y: O, alpha: Number) -> O:
     """``x + alpha * y``."""
     return add(x, mul(y, alpha))
 
