@@ -8,6 +8,7 @@ import mmap
 import os
 import pickle
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 import autojit as aj
 from autojit.io import LoadError, UnsafeGlobalError
 from autojit.serialization import LoadEndianness
-from tests.io.test_torch_files import Evil, check_equal, mutated, values
+from tests.io.test_torch_files import Evil, check_equal, mutated, saved, values
 
 PARTS = (  # by torch 0.3.1: a storage that is the second half of another, of two floats
     b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}q\x00."
@@ -43,6 +44,14 @@ def test_everything_comes_back_from_older_files_and_by_every_protocol(protocol: 
     file = io.BytesIO()
     aj.save(values(), file, pickle_protocol=protocol)
     check_equal(aj.load(file))
+
+
+@pytest.mark.parametrize("write", [older, saved])
+def test_attributes_of_tensors_come_back(write: Callable[[Any], bytes]) -> None:
+    plain, weight = aj.ones(2), aj.nn.Parameter(aj.ones(3))
+    vars(plain)["scale"], vars(weight)["group"] = 2.5, "slow"
+    found = aj.load(io.BytesIO(write([plain, weight])))
+    assert found[0].scale == 2.5 and found[1].group == "slow" and type(found[1]) is aj.nn.Parameter
 
 
 def test_several_objects_follow_each_other_in_one_file() -> None:

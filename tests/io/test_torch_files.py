@@ -117,6 +117,8 @@ def values() -> dict[str, Any]:
         "scalar": aj.tensor(2.5), "bf": aj.tensor([1.5], dtype=aj.bfloat16), "u": aj.tensor([7], dtype=aj.uint32),
         "flags": aj.tensor([True, False]), "complex": aj.tensor([1 + 2j], dtype=aj.complex128),
         "parameter": aj.nn.Parameter(aj.ones(2)), "sparse": aj.eye(2).to_sparse(), "rows_of": aj.eye(2).to_sparse_csr(),
+        "columns_of": aj.eye(2).to_sparse_csc(), "blocks": aj.eye(4).to_sparse_bsr((2, 2)),
+        "columns_of_blocks": aj.eye(4).to_sparse_bsc((2, 2)),
         "leaf": aj.ones(2, requires_grad=True), "plain": [1, -2.5, None, True, "text", b"\xff", (1, 2), {3}, 10**30],
         "dtype": aj.float16, "device": aj.device("cpu"), "size": aj.Size([2, 3]), "nan": float("nan"),
         "array": np.arange(6.0).reshape(2, 3), "number": np.float32(0.5),

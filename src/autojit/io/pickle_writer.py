@@ -116,11 +116,17 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
         if isinstance(t, aj.nn.parameter.UninitializedTensorMixin):
             return name_of("torch.nn.parameter", type(t).__name__), (t.requires_grad, t.device, t.dtype)
         if isinstance(t, aj.nn.Parameter):
-            return name_of("torch._utils", "_rebuild_parameter"), (
-                t.detach(),
-                t.requires_grad,
-                collections.OrderedDict(),
-            )
+            made = (t.detach(), t.requires_grad, collections.OrderedDict())
+            if not t.__dict__:
+                return name_of("torch._utils", "_rebuild_parameter"), made
+            return name_of("torch._utils", "_rebuild_parameter_with_state"), (*made, dict(t.__dict__))
+        if type(t) is Tensor and t.__dict__:
+            made = *self._plain_tensor(t), dict(t.__dict__)
+            return name_of("torch._tensor", "_rebuild_from_type_v2"), (made[0], name_of("torch", "Tensor"), *made[1:])
+        return self._plain_tensor(t)
+
+    def _plain_tensor(self, t: Tensor) -> tuple[Any, ...]:
+        """A dense tensor, without attributes of its own."""
         dtype = t.dtype
         if t.is_meta:
             form = dtype, tuple(t.shape), t.stride(), t.requires_grad
@@ -134,10 +140,10 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
     def _sparse(self, t: Any) -> tuple[Any, ...]:
         if t.layout is aj.sparse_coo:
             data: tuple[Any, ...] = (t._indices(), t._values(), t.shape, t.is_coalesced())
-        elif t.layout is aj.sparse_csr:
+        elif t.layout in (aj.sparse_csr, aj.sparse_bsr):
             data = (t.crow_indices(), t.col_indices(), t.values(), t.shape)
         else:
-            raise UsageError(f"save: tensors of layout {t.layout} cannot be saved", fix="x.to_sparse() or x.to_dense()")
+            data = (t.ccol_indices(), t.row_indices(), t.values(), t.shape)
         return name_of("torch._utils", "_rebuild_sparse_tensor"), (t.layout, data)
 
     def _storage(self, t: Tensor) -> tuple[StorageReference, int, tuple[int, ...]]:
