@@ -252,3 +252,12 @@ def test_options_are_refused_in_torchs_words() -> None:
             data.DataLoader(Items(3), **options)
     with pytest.raises(TypeError, match="valid context object"):
         data.DataLoader(Items(3), num_workers=1, multiprocessing_context=3)
+
+
+def test_processes_of_a_pass_can_be_waited_for_after_it() -> None:
+    batches: Any = iter(data.DataLoader(data.TensorDataset(aj.arange(4)), batch_size=2, num_workers=1))
+    workers = batches._workers
+    assert len(list(batches)) == 2
+    for worker in workers:
+        worker.join(10)
+        assert not worker.is_alive() and worker.exitcode == 0

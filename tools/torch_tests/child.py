@@ -107,7 +107,10 @@ def processes_with_torch_names() -> Iterator[None]:
     """Inside, Pythons that tests start have torch's names from their beginning."""
     before = os.environ.get("PYTHONPATH", "")
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "sitecustomize.py").write_text("import autojit\nautojit.torch_names().__enter__()\n")
+        Path(folder, "sitecustomize.py").write_text(
+            "import atexit, autojit\nnames = autojit.torch_names()\nnames.__enter__()\n"
+            "atexit.register(names.__exit__, None, None, None)\n"
+        )
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in (folder, before) if path)
         yield
         os.environ["PYTHONPATH"] = before

@@ -188,6 +188,3 @@ def _end_all(workers: list[_Worker], owner: int) -> None:
             if worker.process.is_alive():
                 getattr(worker.process, end)()
                 worker.process.join(_GRACE_S)
-    for worker in workers:
-        with suppress(ValueError):  # it does not end even so
-            worker.process.close()
