@@ -6,12 +6,20 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from autojit.core.device import Device
+from autojit.io.file_options import (
+    LoadEndianness,
+    get_default_load_endianness,
+    get_default_mmap_options,
+    set_default_load_endianness,
+    set_default_mmap_options,
+)
 from autojit.io.safe_globals import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from autojit.io.saving import get_unsafe_globals_in_checkpoint, load, save
 
 MAP_LOCATION: TypeAlias = Callable[[Any, str], Any] | Device | str | dict[str, str] | None
 
 __all__ = [
-    "add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load",
-    "safe_globals", "save",
+    "LoadEndianness", "add_safe_globals", "clear_safe_globals", "get_default_load_endianness",
+    "get_default_mmap_options", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "safe_globals",
+    "save", "set_default_load_endianness", "set_default_mmap_options",
 ]  # fmt: skip

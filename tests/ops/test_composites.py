@@ -11,6 +11,8 @@ import pytest
 import scipy.special
 from numpy.typing import NDArray
 
+import autojit as aj
+import autojit.nn.functional as F
 from autojit import ops
 from autojit.core.dtypes import float64
 from autojit.ir import Graph, GraphBuilder, evaluate, verify
@@ -248,3 +250,81 @@ def test_second_derivatives_at_special_points() -> None:
         return ops.mul(ops.log(ops.slice_axis(x, 0, 0, 1)), ops.slice_axis(x, 0, 1, 2))
 
     np.testing.assert_allclose(hessian(lambda x: ops.sum(masked(x)), [2.0, 0.0]), [[0, 0.5], [0.5, 0]])
+
+
+HALVES_ONCE: dict[str, Callable[..., Any]] = {
+    "softmax": lambda x, y: aj.softmax(x, 1),
+    "log_softmax": lambda x, y: aj.log_softmax(x, 1),
+    "gelu": lambda x, y: F.gelu(x),
+    "gelu of tanh": lambda x, y: F.gelu(x, approximate="tanh"),
+    "silu": lambda x, y: F.silu(x),
+    "softplus": lambda x, y: F.softplus(x),
+    "mish": lambda x, y: F.mish(x),
+    "logsigmoid": lambda x, y: F.logsigmoid(x),
+    "leaky_relu": lambda x, y: F.leaky_relu(x),
+    "elu": lambda x, y: F.elu(x, 1.3),
+    "celu": lambda x, y: F.celu(x, 1.3),
+    "selu": lambda x, y: F.selu(x),
+    "hardsigmoid": lambda x, y: F.hardsigmoid(x),
+    "hardswish": lambda x, y: F.hardswish(x),
+    "glu": lambda x, y: F.glu(x),
+    "mean": lambda x, y: x.mean(1),
+    "var": lambda x, y: x.var(1),
+    "std": lambda x, y: x.std(0),
+    "logsumexp": lambda x, y: x.logsumexp(1),
+    "avg_pool1d": lambda x, y: F.avg_pool1d(x, 3, padding=1, count_include_pad=False),
+    "adaptive_avg_pool1d": lambda x, y: F.adaptive_avg_pool1d(x, 4),
+    "addcmul": lambda x, y: aj.addcmul(x, y, y, value=0.3),
+    "addcdiv": lambda x, y: aj.addcdiv(x, y, y.abs().clamp(0.5), value=0.3),
+    "smooth_l1": lambda x, y: F.smooth_l1_loss(x, y, reduction="none", beta=0.7),
+    "huber": lambda x, y: F.huber_loss(x, y, reduction="none", delta=0.7),
+    "times a number": lambda x, y: x * 0.3,
+    "a number divides": lambda x, y: x / 0.7,
+    "times a tensor of rank 0": lambda x, y: x * aj.tensor(0.3),
+    "add with a factor": lambda x, y: aj.add(x, y, alpha=0.3),
+    "sub with a factor": lambda x, y: aj.sub(x, y, alpha=0.3),
+    "lerp": lambda x, y: aj.lerp(x, y, 0.3),
+    "lerp by tensors": lambda x, y: aj.lerp(x, y, y.abs()),
+    "logaddexp2": lambda x, y: aj.logaddexp2(x, y),
+    "rad2deg": lambda x, y: aj.rad2deg(x),
+    "linear": lambda x, y: F.linear(x, y, y[:, 0]),
+    "linear of a batch": lambda x, y: F.linear(x.view(2, 2, 6), y, y[:, 0]),
+    "addmm": lambda x, y: aj.addmm(y[:, :4], x, y.mT, beta=0.3),
+    "conv1d": lambda x, y: F.conv1d(x, y[:2].view(1, 4, 3), y[0, :1]),
+    "conv_transpose1d": lambda x, y: F.conv_transpose1d(x, y.view(4, 2, 3), y[0, :2]),
+    "interpolate": lambda x, y: F.interpolate(x[None], 9, mode="linear"),
+    "area": lambda x, y: F.interpolate(x[None], 4, mode="area"),
+}
+
+
+def half_units(x: NDArray[Any], dtype: aj.dtype) -> NDArray[Any]:
+    """Half the distance of the numbers of a dtype around ``x``: what one rounding may change."""
+    limits = aj.finfo(dtype)
+    powers = 2.0 ** (np.frexp(np.maximum(np.abs(x), limits.smallest_normal))[1] - 1)
+    return np.asarray(powers * limits.eps / 2)
+
+
+@pytest.mark.parametrize("dtype", [aj.float16, aj.bfloat16])
+def test_composites_of_halves_are_rounded_once(dtype: aj.dtype) -> None:
+    """They and their derivatives are half a unit from what float32 makes of the same numbers: also in a step."""
+    aj.manual_seed(0)
+    given = [aj.randn(4, 6).to(dtype) for _ in range(2)]
+    weight = aj.randn(48).to(dtype)
+
+    def made(x: Any, y: Any, names: tuple[str, ...]) -> list[Any]:
+        found = []
+        for name in names:
+            own = x.detach().requires_grad_()
+            z = HALVES_ONCE[name](own, y)
+            (slope,) = aj.autograd.grad(z, (own,), weight[: z.numel()].view(z.shape).to(z.dtype))
+            found += [z.detach(), slope]
+        return found
+
+    some = ("gelu", "mean", "times a number", "linear of a batch")
+    for way, names in ((made, tuple(HALVES_ONCE)), (aj.jit(made), some)):
+        wide = made(*[t.float() for t in given], names)
+        for k, (found, wanted) in enumerate(zip(way(*given, names), wide, strict=True)):
+            assert found.dtype is dtype
+            error = np.abs(found.float().numpy() - wanted.numpy())
+            allowed = half_units(wanted.numpy(), dtype) * 1.01 + 2.0**-20  # what float32 itself may err by
+            assert (error <= allowed).all(), names[k // 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -137,3 +138,50 @@ def test_samplers_draw_what_they_promise() -> None:
         data.BatchSampler(range(5), 0, False)
     with pytest.raises(ValueError, match="mutually exclusive with shuffle"):
         data.DataLoader(Squares(3), shuffle=True, sampler=[0])
+
+
+def test_loops_over_joined_data_end_and_samples_are_taken_many_at_once() -> None:
+    joined: Any = data.ConcatDataset([[0, 1], [2]])
+    assert list(joined) == [0, 1, 2]
+    assert joined[-3] == 0
+    with pytest.raises(ValueError, match="should not exceed"):
+        joined[-4]
+    rows = [1, 0, 1]
+    for part in (data.StackDataset(Squares(2), [5, 6]), data.StackDataset(t=Squares(2), l=[5, 6])):
+        assert part.__getitems__(rows) == [part[i] for i in rows]
+        assert data.Subset(part, [1, 0]).__getitems__([0]) == [part[1]]
+    with pytest.raises(ValueError, match="At least one dataset"):
+        data.StackDataset()
+    with pytest.raises(ValueError, match="Supported either"):
+        data.StackDataset([1], x=[2])
+
+
+class ShortSayer(Count):
+    def __len__(self) -> int:
+        return 8
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stream_that_goes_on_after_its_length_warns_those_who_asked_for_it(workers: int) -> None:
+    loader = data.DataLoader(
+        ShortSayer(), batch_size=4, num_workers=workers, multiprocessing_context="thread" if workers else None
+    )
+    assert len(list(loader)) == 3  # nobody was told of a length
+    assert len(loader) == 2
+    batches = iter(loader)
+    for _ in range(2):
+        next(batches)
+    with pytest.warns(UserWarning, match="samples have been fetched"):
+        next(batches)
+
+
+def test_what_a_loader_was_made_of_stays() -> None:
+    loader = data.DataLoader(Squares(4), batch_size=2)
+    for name in ("batch_size", "sampler", "batch_sampler", "drop_last", "dataset"):
+        with pytest.raises(ValueError, match=f"{name} attribute should not be set"):
+            setattr(loader, name, None)
+    loader.num_workers = 1
+    with pytest.warns(UserWarning, match="excessive worker creation"):
+        data.DataLoader(Squares(4), num_workers=100_000)
+    words: Any = np.array(["a", "b"])
+    assert data.default_collate(words) is words

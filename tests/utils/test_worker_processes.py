@@ -235,7 +235,7 @@ def test_nothing_is_left_behind(how: str, method: str, tmp_path: Path) -> None:
 def test_an_abandoned_pass_ends_its_workers_and_keeps_the_batches() -> None:
     iterator = iter(data.DataLoader(Items(100), batch_size=2, num_workers=2))
     kept = [next(iterator) for _ in range(3)]
-    workers = [worker.process.pid for worker in iterator._processes._workers]  # type: ignore[attr-defined]
+    workers = [worker.process.pid for worker in iterator._processes.workers]  # type: ignore[attr-defined]
     del iterator
     assert not any(map(is_alive, workers))
     assert [int(batch["large"][0, 0, 0]) for batch in kept] == [0, 2, 4]
@@ -252,3 +252,12 @@ def test_options_are_refused_in_torchs_words() -> None:
             data.DataLoader(Items(3), **options)
     with pytest.raises(TypeError, match="valid context object"):
         data.DataLoader(Items(3), num_workers=1, multiprocessing_context=3)
+
+
+def test_processes_of_a_pass_can_be_waited_for_after_it() -> None:
+    batches: Any = iter(data.DataLoader(data.TensorDataset(aj.arange(4)), batch_size=2, num_workers=1))
+    workers = batches._workers
+    assert len(list(batches)) == 2
+    for worker in workers:
+        worker.join(10)
+        assert not worker.is_alive() and worker.exitcode == 0

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import traceback
 import unittest
 import warnings
@@ -101,6 +102,20 @@ def cases(module: ModuleType, done: set[str], only: str) -> Iterator[unittest.Te
                 yield kind(method)
 
 
+@contextlib.contextmanager
+def processes_with_torch_names() -> Iterator[None]:
+    """Inside, Pythons that tests start have torch's names from their beginning."""
+    before = os.environ.get("PYTHONPATH", "")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "sitecustomize.py").write_text(
+            "import atexit, autojit\nnames = autojit.torch_names()\nnames.__enter__()\n"
+            "atexit.register(names.__exit__, None, None, None)\n"
+        )
+        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in (folder, before) if path)
+        yield
+        os.environ["PYTHONPATH"] = before
+
+
 def run_classes(tests: list[unittest.TestCase], result: Lines) -> None:
     """Each class with what it sets up."""
     suite = unittest.TestSuite(tests)
@@ -128,6 +143,7 @@ def main() -> None:
     with contextlib.ExitStack() as entered, options.out.open("a") as out:
         if options.over == "autojit":
             entered.enter_context(importlib.import_module("autojit").torch_names())
+            entered.enter_context(processes_with_torch_names())
         else:
             importlib.import_module("torch")
         serve(options.sources, options.file.parent)

@@ -13,6 +13,7 @@ import ast
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -109,7 +110,17 @@ DTYPES = tuple(
     f"{ROOT}.{start}" for start in ("float8", "complex32", "chalf", "quint", "qint", "bits", "int4", "uint4")
 )
 
+
+class ExceptionWrapper:
+    """``torch._utils.ExceptionWrapper``: what test files send an exception of another process with."""
+
+    def __init__(self, told: tuple[Any, ...]) -> None:
+        self.exc_type = told[0]
+        self.exc_msg = "".join(traceback.format_exception(*told))
+
+
 KNOWN: dict[str, Any] = {
+    "torch._utils.ExceptionWrapper": ExceptionWrapper,
     "torch._C._get_privateuse1_backend_name": lambda: "privateuse1",
     "torch._C._get_accelerator": lambda: SimpleNamespace(type="cpu"),
     "torch.utils._import_utils._check_module_exists": lambda name: importlib.util.find_spec(name) is not None,

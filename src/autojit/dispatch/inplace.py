@@ -391,6 +391,8 @@ def _writes_at_once(x: Tensor, ufunc: np.ufunc, method: str, other: object, alph
             return False
     elif (type(other) is not float and type(other) is not int) or (now["grad_enabled"] and x._requires_grad):
         return False
+    if array.dtype.char == "e" and (alpha != 1 or other.__class__ is not np.ndarray):
+        return False  # a number beside halves keeps its digits
     run = now["quiet"].run
     try:
         run(ufunc, array, other if alpha == 1 else run(np.multiply, other, alpha), array)

@@ -23,7 +23,7 @@ from autojit.dispatch.on_device import placed
 from autojit.dispatch.promotion import Number, Operand, as_operand, cast, floating, refuse_numbers, together
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices, in_lower_precision
 from autojit.functions.comparison import clamp, eq, isfinite, isnan, le, logical_and, logical_or, where
-from autojit.functions.elementwise import abs, add, clone, div, exp2, log1p, mul, pow, scaled, sub
+from autojit.functions.elementwise import abs, add, clone, div, mul, pow, scaled, sub
 from autojit.functions.factories import finish, zeros
 from autojit.functions.index_functions import index_select
 from autojit.functions.own_memory import own_memory
@@ -34,6 +34,7 @@ from autojit.functions.shape import Tensors, cat, diag_embed, each, meshgrid, re
 from autojit.functions.special import lgamma
 from autojit.history.op_node import rename_node
 from autojit.ops.base import normalize_axis
+from autojit.ops.halves import HALVES
 from autojit.ops.matmul import require_base
 from autojit.ops.sources import is_one
 from autojit.tensor.of_arrays import constant
@@ -140,10 +141,7 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
 @refuses("complex")
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """``log2(2 ** x + 2 ** y)`` without overflow."""
-    x, y = floating(input, "logaddexp2"), floating(other, "logaddexp2")
-    high = x.maximum(y)
-    gap = where(x.eq(y), 0.0, (x - y).abs())  # of equal infinities, too
-    return add(high, log1p(exp2(-gap)) / math.log(2))
+    return ops.logaddexp2(*together(floating(input, "logaddexp2"), floating(other, "logaddexp2"), "logaddexp2"))
 
 
 @declared(in_place="values")
@@ -163,11 +161,14 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 @in_lower_precision
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * sum of batch1 @ batch2``: ``f[b, n, m], f[b, m, p] -> f[n, p]``."""
-    product = bmm(batch1, batch2).sum(0, dtype=type_of(batch1).dtype)
-    require_base("addbmm", input, product)
-    if type_of(input).dtype.category < 2:
-        beta, alpha = int(beta), int(alpha)  # as in torch
-    found = add(mul(input, beta), mul(product, alpha))
+    if type_of(batch1).dtype in HALVES:
+        found: Tensor = ops.addbmm(input, batch1, batch2, beta, alpha)
+    else:
+        product = bmm(batch1, batch2).sum(0, dtype=type_of(batch1).dtype)
+        require_base("addbmm", input, product)
+        if type_of(input).dtype.category < 2:
+            beta, alpha = int(beta), int(alpha)  # as in torch
+        found = add(mul(input, beta), mul(product, alpha))
     (count, rows, _), columns = type_of(batch1).shape, type_of(batch2).shape[2]
     return rename_node(
         found, "AddbmmBackward0", batch1_sym_argsize_0=count, batch1_sym_argsize_1=rows, batch2_sym_argsize_2=columns

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from autojit import ops
-from autojit.core.dtypes import bool_, complex128, float16, float32, float64, int64, promote_with_number
+from autojit.core.dtypes import DType, bool_, complex128, float16, float32, float64, int64, promote_with_number
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
 from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.dispatch import apply, apply_single, in_range, number
@@ -27,7 +27,9 @@ from autojit.dispatch.promotion import (
 from autojit.functions.comparison import eq, ge, isinf, logical_and, lt, where
 from autojit.functions.refused_dtypes import refuses
 from autojit.history.op_node import rename_node
+from autojit.ops.elementwise_arithmetic import keeps_digits
 from autojit.ops.elementwise_exponential import PowNumber, power_of
+from autojit.ops.halves import HALVES
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -51,6 +53,14 @@ def scaled(other: Operand, alpha: Number, beside: Operand | None = None) -> Any:
     return mul(other, number(alpha, kind) if kind.category == 1 and type(alpha) is int else alpha)
 
 
+def _scaled_halves(x: Operand, y: Operand, alpha: Number) -> Tensor | None:
+    """``x + alpha * y`` of halves of one dtype, rounded once."""
+    if (type(alpha) in _LITERALS and alpha in (1, -1)) or not isinstance(x, Tensor) or not isinstance(y, Tensor):
+        return None
+    dtype = type_of(x).dtype
+    return ops.add_scaled(x, y, alpha) if dtype in HALVES and dtype is type_of(y).dtype else None
+
+
 def _is_bool(x: Operand) -> bool:
     return type_of(x).dtype is bool_ if isinstance(x, Tensor) else type(x) is bool
 
@@ -61,6 +71,8 @@ _ADD, _SUB, _MUL, _DIV = op_of("add"), op_of("sub"), op_of("mul"), op_of("div")
 @declared(in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
 def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input + alpha * other``, elementwise; operands broadcast and are promoted."""
+    if (once := _scaled_halves(input, other, alpha)) is not None:
+        return rename_node(once, "AddBackward0")
     x, y = together(input, scaled(other, alpha, input), "add")
     return apply(_ADD, x, y)
 
@@ -68,6 +80,8 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
 @declared(aliases="subtract", in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input - alpha * other``, elementwise; bools are refused, as in torch."""
+    if (once := _scaled_halves(input, other, -alpha)) is not None:
+        return rename_node(once, "SubBackward0")
     x, y = together(input, scaled(other, alpha, input), "sub")
     is_cast = x is not input or y is not other
     if type_of(x).dtype is bool_ or (
@@ -89,9 +103,32 @@ def rsub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     return sub(other, input, alpha=alpha)
 
 
+def _wide(x: Operand, y: Operand) -> tuple[Any, Any, DType] | None:
+    """Factors of halves and their dtype, if one is a number, or a tensor of rank 0, with more digits than halves have.
+
+    It is not rounded, as in torch: the halves are float32 until the product is.
+    """
+    if isinstance(y, Tensor) and isinstance(x, Tensor):
+        a, b = type_of(x), type_of(y)
+        if a.dtype is b.dtype or a.dtype.kind != "float" != b.dtype.kind or bool(a.ndim) is bool(b.ndim):
+            return None
+        many, single = (a.dtype, b.dtype) if a.ndim else (b.dtype, a.dtype)
+        is_mixed = many in HALVES and single in (float32, float64)
+        return (cast(x, float32), cast(y, float32), many) if is_mixed else None
+    if isinstance(x, Tensor):
+        dtype = type_of(x).dtype
+        return (cast(x, float32), y, dtype) if keeps_digits(dtype, y) else None
+    if isinstance(y, Tensor):
+        dtype = type_of(y).dtype
+        return (x, cast(y, float32), dtype) if keeps_digits(dtype, x) else None
+    return None
+
+
 @declared(aliases="multiply", in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
 def mul(input: Operand, other: Operand) -> Tensor:
     """``input * other``, elementwise; operands broadcast and are promoted."""
+    if (wide := _wide(input, other)) is not None:
+        return rename_node(cast(mul(*wide[:2]), wide[2]), "MulBackward0")
     x, y = together(input, other, "mul")
     return apply(_MUL, x, y)
 
@@ -100,6 +137,8 @@ def mul(input: Operand, other: Operand) -> Tensor:
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """``input / other``: true division (integers give floats), or rounded to ``"trunc"`` or ``"floor"``."""
     if rounding_mode is None:
+        if (wide := _wide(input, other)) is not None:
+            return rename_node(cast(div(*wide[:2]), wide[2]), "DivBackward0")
         x, y = floating_together(input, other, "div")
         return apply(_DIV, x, y)
     if rounding_mode not in ("trunc", "floor"):

@@ -361,14 +361,14 @@ def empty_strided(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of a shape with given strides (in elements) and unspecified elements (zeros, so that results repeat)."""
-    wanted = dtype or default_dtype()
+    wanted, place = dtype or default_dtype(), where_to(device)
     span = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
     try:
-        flat = quietly(np.zeros, span, wanted.numpy)
+        flat = quietly(np.zeros, span if place.type != "meta" else min(span, 1), wanted.numpy)  # meta reads none
     except ValueError as error:
         raise too_large(size, error) from None
     steps = [step * wanted.size_bytes for step in stride]
-    made = placed(wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), steps)), where_to(device))
+    made = placed(wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), steps)), place)
     made.requires_grad = requires_grad
     return made
 

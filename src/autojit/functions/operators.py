@@ -36,7 +36,7 @@ def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: st
                 b = other._array
                 if b is not None and b.dtype is a.dtype:
                     return apply_pair(op, compute, self, other)
-            elif type(other) is float or type(other) is int:
+            elif (type(other) is float or type(other) is int) and a.dtype.char != "e":  # halves keep its digits
                 return apply_pair(op, compute, self, number(other, dtype_of_numpy(a.dtype)))
         if not isinstance(other, _OPERANDS):
             return _NOT_OURS

@@ -47,7 +47,7 @@ class StorageReference:
     """Stands in the pickle for a storage, whose bytes are elsewhere in the file."""
 
     def __init__(self, kind: Name, key: str, count: int, location: str) -> None:
-        self.persistent = ("storage", kind, key, location, count)
+        self.persistent: tuple[Any, ...] = ("storage", kind, key, location, count)
 
 
 _Pickler: Any = pickle._Pickler  # the one written in Python, whose instructions can be chosen
@@ -58,11 +58,23 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
 
     dispatch: ClassVar[dict[type, Any]] = dict(_Pickler.dispatch)
 
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, protocol=2)
+    def __init__(self, file: io.BytesIO, protocol: int = 2, is_legacy: bool = False) -> None:
+        super().__init__(file, protocol=protocol)
+        self._file = file
+        self._is_legacy = is_legacy  # references of older files say of which storage one is a part: None
         self.storages: dict[str, np.ndarray[Any, Any]] = {}
+        self.counts: dict[str, int] = {}  # of elements
         self._references: dict[tuple[int, int, DType, str], StorageReference] = {}  # by address, bytes, dtype, device
         self._kept: list[Any] = []  # arrays whose addresses are keys
+
+    @classmethod
+    def into_memory(cls, protocol: int = 2, *, is_legacy: bool = False) -> PickleWriter:
+        """A writer whose pickle is its ``text`` afterwards."""
+        return cls(io.BytesIO(), protocol, is_legacy)
+
+    def text(self) -> bytes:
+        """What was written."""
+        return self._file.getvalue()
 
     def save_name(self, obj: Name) -> None:
         """One GLOBAL instruction."""
@@ -73,7 +85,9 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
 
     def persistent_id(self, obj: Any) -> Any:
         """What stands for an object in the pickle, if something else does."""
-        return obj.persistent if isinstance(obj, StorageReference) else None
+        if not isinstance(obj, StorageReference):
+            return None
+        return (*obj.persistent, None) if self._is_legacy else obj.persistent
 
     def save(self, obj: Any, save_persistent_id: bool = True) -> None:
         """Pickle an object; a dtype is a name of torch's."""
@@ -102,13 +116,22 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
         if isinstance(t, aj.nn.parameter.UninitializedTensorMixin):
             return name_of("torch.nn.parameter", type(t).__name__), (t.requires_grad, t.device, t.dtype)
         if isinstance(t, aj.nn.Parameter):
-            return name_of("torch._utils", "_rebuild_parameter"), (
-                t.detach(),
-                t.requires_grad,
-                collections.OrderedDict(),
-            )
-        found, start, strides = self._storage(t)
+            made = (t.detach(), t.requires_grad, collections.OrderedDict())
+            if not t.__dict__:
+                return name_of("torch._utils", "_rebuild_parameter"), made
+            return name_of("torch._utils", "_rebuild_parameter_with_state"), (*made, dict(t.__dict__))
+        if type(t) is Tensor and t.__dict__:
+            made = *self._plain_tensor(t), dict(t.__dict__)
+            return name_of("torch._tensor", "_rebuild_from_type_v2"), (made[0], name_of("torch", "Tensor"), *made[1:])
+        return self._plain_tensor(t)
+
+    def _plain_tensor(self, t: Tensor) -> tuple[Any, ...]:
+        """A dense tensor, without attributes of its own."""
         dtype = t.dtype
+        if t.is_meta:
+            form = dtype, tuple(t.shape), t.stride(), t.requires_grad
+            return name_of("torch._utils", "_rebuild_meta_tensor_no_storage"), form
+        found, start, strides = self._storage(t)
         view: tuple[Any, ...] = (found, start, tuple(t.shape), strides, wants_grad(t), collections.OrderedDict())
         if dtype in STORAGE_NAMES:
             return name_of("torch._utils", "_rebuild_tensor_v2"), view
@@ -117,10 +140,10 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
     def _sparse(self, t: Any) -> tuple[Any, ...]:
         if t.layout is aj.sparse_coo:
             data: tuple[Any, ...] = (t._indices(), t._values(), t.shape, t.is_coalesced())
-        elif t.layout is aj.sparse_csr:
+        elif t.layout in (aj.sparse_csr, aj.sparse_bsr):
             data = (t.crow_indices(), t.col_indices(), t.values(), t.shape)
         else:
-            raise UsageError(f"save: tensors of layout {t.layout} cannot be saved", fix="x.to_sparse() or x.to_dense()")
+            data = (t.ccol_indices(), t.row_indices(), t.values(), t.shape)
         return name_of("torch._utils", "_rebuild_sparse_tensor"), (t.layout, data)
 
     def _storage(self, t: Tensor) -> tuple[StorageReference, int, tuple[int, ...]]:
@@ -141,10 +164,10 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
             return known
         name = str(len(self.storages))
         self.storages[name] = _memory(host_copy(root))
-        if dtype in STORAGE_NAMES:
-            made = StorageReference(name_of("torch", STORAGE_NAMES[dtype]), name, root.size, location)
-        else:
-            made = StorageReference(name_of("torch.storage", UNTYPED), name, root.nbytes, location)
+        is_typed = dtype in STORAGE_NAMES
+        kind = name_of("torch", STORAGE_NAMES[dtype]) if is_typed else name_of("torch.storage", UNTYPED)
+        self.counts[name] = root.size if is_typed else root.nbytes
+        made = StorageReference(kind, name, self.counts[name], location)
         self._references[key] = made
         self._kept.append(root)
         return made

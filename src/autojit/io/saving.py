@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import pickle
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.top_level import top_level
 from autojit.io.archive import load_archive, save_archive
+from autojit.io.legacy_file import is_legacy, read_legacy, unknown_in_legacy, write_legacy
 from autojit.io.load_errors import LoadError, reading
 from autojit.io.safetensors import Path, written_whole
 from autojit.io.torch_file import read_file, unknown_names, write_file
@@ -23,13 +24,15 @@ def save(
 ) -> None:  # fmt: skip
     """Save tensors, parameters, state dicts and plain values, nested in containers, to a path or an open binary file.
 
-    The file is torch's: ``torch.load`` reads it. A path that ends in ``.safetensors`` gets that format instead, which
+    The file is torch's: ``torch.load`` reads it; with ``_use_new_zipfile_serialization=False`` it is one that versions
+    before 1.6 read, too. A path that ends in ``.safetensors`` gets that format instead, which
     holds tensors, numbers, strings, None, and dicts, lists and tuples of them. A path appears complete or not at all.
     Tensors that share memory share it again after ``load``.
 
     Raises:
         TypeError: a value that cannot be saved.
-        ValueError: another pickle module or protocol is asked for; there is one format.
+        ValueError: ``pickle_protocol`` is none of 2 to 5.
+        AttributeError: ``f`` cannot be written to.
 
     Example:
         >>> import autojit as aj, io
@@ -38,10 +41,13 @@ def save(
         >>> aj.load(file)
         {'weight': tensor([1., 1.]), 'epoch': 3}
     """
-    if pickle_protocol != 2 or not _use_new_zipfile_serialization:
-        raise ArgumentError("save: the zip format with pickle protocol 2 is the only one", {"got": pickle_protocol})
+    if pickle_protocol not in _PROTOCOLS:
+        raise ArgumentError(f"save: pickle_protocol is one of {list(_PROTOCOLS)}", {"got": pickle_protocol})
+    form = _Form(min(pickle_protocol, _LAST), _use_new_zipfile_serialization, not _disable_byteorder_record)
     if not isinstance(f, str | os.PathLike):
-        _written(obj, f, "archive")
+        if not hasattr(f, "write"):
+            raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+        _written(obj, f, "archive", form)
         f.flush()
         return
     path = os.fspath(f)
@@ -50,12 +56,27 @@ def save(
         return
     name = os.path.basename(str(path)).rpartition(".")[0] or "archive"
     with written_whole(f) as file:
-        _written(obj, file, name)
+        _written(obj, file, name, form)
 
 
-def _written(obj: Any, file: BinaryIO, name: str) -> None:
+class _Form(NamedTuple):
+    """How a file is written: the protocol of its pickle; whether it is a zip file, or pickles in a row."""
+
+    protocol: int
+    is_zip: bool
+    tells_order: bool
+
+
+_PROTOCOLS = (2, 3, 4, 5)
+_LAST = 4  # 5 differs by buffers outside of the pickle, of which there are none
+
+
+def _written(obj: Any, file: BinaryIO, name: str, form: _Form) -> None:
     try:
-        write_file(obj, file, name)
+        if form.is_zip:
+            write_file(obj, file, name, form.protocol, tells_order=form.tells_order)
+        else:
+            write_legacy(obj, file, form.protocol)
     except RecursionError:
         raise UsageError("save: the value is nested too deeply to be saved") from None
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -73,7 +94,8 @@ def load(
     """Read a file of ``save``, of ``torch.save`` or in the safetensors format (which gives a dict of tensors).
 
     Nothing in a file is ever executed, whatever ``weights_only`` says: a class of yours that is no module comes back
-    only after ``serialization.add_safe_globals``. An open file is read from its beginning.
+    only after ``serialization.add_safe_globals``. An open file is read from where it is, or, at its end, from its
+    beginning.
 
     Args:
         map_location: where tensors go: a device, a dict of places by those they were at, or a function of a storage and
@@ -102,6 +124,12 @@ def load(
         path = os.fspath(f)
         with open(path, "rb") as file, reading(path):
             return _read(file, map_location, str(path) if mmap else None, encoding, weights_only is False)
+    if not hasattr(f, "read") or not hasattr(f, "seek"):
+        raise AttributeError(
+            f"{type(f).__name__!r} object has no attribute {'seek' if hasattr(f, 'read') else 'read'!r}. You can only "
+            "torch.load from a file that is seekable. Please pre-load the data into a buffer like io.BytesIO and try "
+            "to load from it instead."
+        )
     if mmap:
         raise ArgumentError("load: mmap=True needs a path, not an open file", {"got": type(f).__name__})
     with reading(f):
@@ -124,20 +152,37 @@ def get_unsafe_globals_in_checkpoint(f: Path | BinaryIO) -> list[str]:
     """
     if isinstance(f, str | os.PathLike):
         with open(f, "rb") as file, reading(f):
-            return unknown_names(file)
+            return _unknown(file)
     with reading(f):
-        return unknown_names(f)
+        return _unknown(f)
+
+
+def _unknown(file: BinaryIO) -> list[str]:
+    return unknown_in_legacy(file) if is_legacy(_start_of(file)) else unknown_names(file)
+
+
+def _start_of(file: BinaryIO) -> bytes:
+    """How the file begins that is read next: the open file where it is, or at its end from its beginning."""
+    place = file.tell()
+    start = file.read(512)
+    if not start:
+        place = file.seek(0)
+        start = file.read(512)
+    file.seek(place)
+    return start
 
 
 def _read(file: BinaryIO, map_location: Any, path: str | None, encoding: str, with_modules: bool) -> Any:
-    file.seek(0)
-    start = file.read(512)
-    file.seek(0)
+    start = _start_of(file)
     if start[:2] == b"PK":
         return read_file(file, map_location, path, encoding, with_modules)
+    if is_legacy(start):
+        if path is not None:
+            raise LoadError("load: mmap=True maps torch's zip files; this one is older", fix="load(file)")
+        return read_legacy(file, map_location, encoding, with_modules)
     if start[_TAR_NAME] == b"ustar" or (start[:1] == b"\x80" and len(start) > 1 and 2 <= start[1] <= 5):
         raise LoadError(
-            "load: this is a plain pickle, as torch wrote before version 1.6; reading it could execute code",
-            fix="in torch: torch.save(torch.load(file, weights_only=True), file)",
+            "load: this is a pickle of Python's, or a tar file as torch wrote before version 0.2",
+            fix="load it with pickle, or in torch, if you trust it, and save what it is",
         )
     return load_archive(file, map_location, path)

@@ -7,19 +7,21 @@ Source: https://docs.pytorch.org/docs/stable/notes/serialization.html
 
 from __future__ import annotations
 
-import io
+import mmap
 import os
 import struct
+import sys
 import zipfile
 import zlib
 from collections.abc import Mapping
 from types import FunctionType
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 
 import autojit as aj
 from autojit.core.dtypes import DType
+from autojit.io.file_options import get_default_mmap_options, is_big_by_default
 from autojit.io.load_errors import LoadError, refuse
 from autojit.io.pickle_reader import PickleReader, is_known, named_in
 from autojit.io.pickle_writer import PickleWriter
@@ -38,21 +40,21 @@ _DAMAGED = (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error, Val
 # ---- writing
 
 
-def write_file(obj: Any, file: BinaryIO, name: str) -> None:
+def write_file(obj: Any, file: BinaryIO, name: str, protocol: int = 2, *, tells_order: bool = True) -> None:
     """Write an object; ``name`` is the folder inside of the file, as torch takes it from the file's own name.
 
     Raises:
         RecursionError: containers are nested too deeply.
     """
-    text = io.BytesIO()
-    writer = PickleWriter(text)
+    writer = PickleWriter.into_memory(protocol)
     writer.dump(obj)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         out = _Records(archive, name)
-        out.add("data.pkl", text.getvalue())
+        out.add("data.pkl", writer.text())
         out.add(".format_version", b"1")
         out.add(".storage_alignment", str(_ALIGNMENT).encode())
-        out.add("byteorder", b"little")
+        if tells_order:
+            out.add("byteorder", sys.byteorder.encode())
         for key, memory in writer.storages.items():
             out.add(f"data/{key}", memory)
         out.add("version", b"3\n")
@@ -147,7 +149,7 @@ class _Reader:
         self.read_bytes = 0
         self.folder = self._folder()
         has_order = f"{self.folder}/byteorder" in source.archive.NameToInfo
-        self.is_big = has_order and bytes(self._record("byteorder")) == b"big"
+        self.is_big = bytes(self._record("byteorder")) == b"big" if has_order else is_big_by_default()
 
     def _folder(self) -> str:
         names = self.source.archive.namelist()
@@ -200,7 +202,8 @@ class _Reader:
         if not info.file_size:
             return np.empty(0, np.uint8)
         assert self.source.path is not None
-        return np.asarray(np.memmap(self.source.path, np.uint8, "c", begin, (info.file_size,)))
+        mode: Literal["r+", "c"] = "r+" if get_default_mmap_options() == mmap.MAP_SHARED else "c"
+        return np.asarray(np.memmap(self.source.path, np.uint8, mode, begin, (info.file_size,)))
 
     def object(self, encoding: str, modules: Mapping[str, Any]) -> Any:
         """What was saved."""
@@ -218,7 +221,7 @@ class _Reader:
             raise LoadError("load: the pickle refers to a storage in an unknown way")
         found = self.storages.get(key)
         if found is None:
-            found = self.storages[key] = self._placed(self._storage(key, kind.dtype), location)
+            found = self.storages[key] = placed_storage(self._storage(key, kind.dtype), location, self.map_location)
         if type(count) is not int or found.array.nbytes != count * kind.dtype.size_bytes:
             raise LoadError(
                 f"load: the storage {key} has {found.array.nbytes} bytes, {str(count)[:30]} elements wanted"
@@ -229,18 +232,24 @@ class _Reader:
         memory = self._mapped(f"data/{key}") if self.source.path is not None else self._record(f"data/{key}")
         if memory.nbytes % dtype.size_bytes:
             raise LoadError(f"load: the storage {key} has {memory.nbytes} bytes, which are no elements of {dtype}")
-        if dtype is aj.bool and memory.size and int(memory.max()) > 1:
-            raise LoadError(f"load: the storage {key} is of bools but has bytes other than 0 and 1")
+        require_bools(key, dtype, memory)
         array = memory.view(dtype.numpy)
         array = array if array.flags.aligned else array.copy()  # mapped from a file that another program wrote
-        return array.byteswap() if self.is_big else array
+        return array.byteswap() if self.is_big != (sys.byteorder == "big") else array
 
-    def _placed(self, array: Any, location: str) -> LoadedStorage:
-        """A storage, to be where ``map_location`` says, or where it was."""
-        mapped, found = self.map_location, LoadedStorage(array)
-        if callable(mapped):
-            chosen = mapped(found, location)
-            if isinstance(chosen, LoadedStorage):
-                return chosen
-            mapped = None
-        return found.to(place_of(location, mapped))
+
+def require_bools(key: str, dtype: DType, memory: Any) -> None:
+    """LoadError for the bytes of a storage of bools that are none."""
+    if dtype is aj.bool and memory.size and int(memory.max()) > 1:
+        raise LoadError(f"load: the storage {key} is of bools but has bytes other than 0 and 1")
+
+
+def placed_storage(array: Any, location: str, mapped: Any) -> LoadedStorage:
+    """A storage, to be where ``map_location`` says, or where it was."""
+    found = LoadedStorage(array)
+    if callable(mapped):
+        chosen = mapped(found, location)
+        if isinstance(chosen, LoadedStorage):
+            return chosen
+        mapped = None
+    return found.to(place_of(location, mapped))

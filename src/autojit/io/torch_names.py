@@ -147,9 +147,15 @@ def _finished(t: Tensor, requires_grad: Any, metadata: Any) -> Tensor:
 
 
 def parameter(data: Any, requires_grad: Any, hooks: Any = None, state: Any = None) -> Any:
-    """torch's ``_rebuild_parameter``."""
+    """torch's ``_rebuild_parameter``, and ``_rebuild_parameter_with_state``: with attributes of its own."""
     refuse(not isinstance(data, Tensor), "a parameter without a tensor")
-    return aj.nn.Parameter(data, requires_grad is True)
+    return _with_attributes(aj.nn.Parameter(data, requires_grad is True), state)
+
+
+def _with_attributes(made: Tensor, state: Any) -> Tensor:
+    if isinstance(state, dict):
+        made.__dict__.update({name: value for name, value in state.items() if type(name) is str})
+    return made
 
 
 def uninitialized(kind: type[Any]) -> Callable[..., Any]:
@@ -163,28 +169,38 @@ def uninitialized(kind: type[Any]) -> Callable[..., Any]:
     return make
 
 
+_COMPRESSED = (aj.sparse_csr, aj.sparse_csc, aj.sparse_bsr, aj.sparse_bsc)
+
+
 def sparse(layout: Any, data: Any) -> Tensor:
     """torch's ``_rebuild_sparse_tensor``; the places are checked."""
     try:
         if layout is aj.sparse_coo and len(data) in (3, 4):
             indices, values, size = data[:3]
             return aj.sparse_coo_tensor(indices, values, _numbers("the shape", tuple(size)))
-        if layout is aj.sparse_csr and len(data) == 4:
-            rows, columns, values, size = data
-            return aj.sparse_csr_tensor(rows, columns, values, _numbers("the shape", tuple(size)))
+        if layout in _COMPRESSED and len(data) == 4:
+            starts, places, values, size = data
+            extents = _numbers("the shape", tuple(size))
+            return aj.sparse_compressed_tensor(starts, places, values, extents, layout=layout)
     except (TypeError, ValueError, RuntimeError, IndexError) as error:
         raise LoadError(f"load: a sparse tensor is malformed: {error}") from None
     raise LoadError(f"load: sparse tensors of layout {str(layout)[:40]} are not known")
+
+
+def meta_tensor(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    """torch's ``_rebuild_meta_tensor_no_storage``: a tensor without memory."""
+    refuse(not isinstance(dtype, DType), "a tensor without a dtype")
+    shape = _numbers("the shape", size)
+    steps = _numbers("the strides", stride, len(shape))
+    refuse(prod(shape) >= _MOST_BYTES, "a tensor of more elements than any memory has")
+    return _finished(aj.empty_strided(shape, steps, dtype=dtype, device="meta"), requires_grad, None)
 
 
 def tensor_of_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
     """torch's ``_rebuild_from_type_v2``: a tensor with attributes of its own, put back if they are a dict."""
     if not any(function is known for known in (tensor_v2, tensor_v3, parameter)) or not isinstance(arguments, tuple):
         raise LoadError("load: a tensor is rebuilt by an unknown function")
-    made = function(*arguments)
-    if isinstance(state, dict):
-        made.__dict__.update({name: value for name, value in state.items() if type(name) is str})
-    return made
+    return _with_attributes(function(*arguments), state)
 
 
 def layout_of(name: Any) -> Layout:
@@ -264,6 +280,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     _REBUILD + "_rebuild_parameter": parameter,
     _REBUILD + "_rebuild_parameter_with_state": parameter,
     _REBUILD + "_rebuild_sparse_tensor": sparse,
+    _REBUILD + "_rebuild_meta_tensor_no_storage": meta_tensor,
     "torch.nn.parameter.UninitializedParameter": uninitialized(aj.nn.UninitializedParameter),
     "torch.nn.parameter.UninitializedBuffer": uninitialized(aj.nn.UninitializedBuffer),
     "torch._tensor._rebuild_from_type_v2": tensor_of_type,

@@ -13,6 +13,7 @@ from autojit.ops.elementwise_exponential import exp, expm1, log, logaddexp, sigm
 from autojit.ops.elementwise_logic import ge, gt, le, logical_and, lt
 from autojit.ops.elementwise_special import erf
 from autojit.ops.elementwise_trigonometric import tanh
+from autojit.ops.halves import rounded_once
 from autojit.ops.reductions import amax, sum
 from autojit.ops.shape import slice_axis
 
@@ -31,6 +32,7 @@ def _shifted(x: O, axis: int) -> O:
     return sub(x, stop_gradient(amax(x, axis, keep=True)))
 
 
+@rounded_once
 def softmax(x: O, axis: int = -1) -> O:
     """Exponentials over their sum along an axis. Its adjoint costs one reduction and no division per element."""
     axis = normalize_axis(axis, x.spec.ndim, "softmax")
@@ -40,6 +42,7 @@ def softmax(x: O, axis: int = -1) -> O:
     return mul(e, reciprocal(sum(e, axis, keep=True)))
 
 
+@rounded_once
 def log_softmax(x: O, axis: int = -1) -> O:
     """Logarithm of the softmax along an axis. Its adjoint reuses the exponentials."""
     axis = normalize_axis(axis, x.spec.ndim, "log_softmax")
@@ -49,6 +52,7 @@ def log_softmax(x: O, axis: int = -1) -> O:
     return sub(shifted, log(sum(exp(shifted), axis, keep=True)))
 
 
+@rounded_once
 def gelu(x: O, approximate: str = "none") -> O:
     """``x`` times the normal distribution function of ``x``; "tanh" is its usual approximation.
 
@@ -61,11 +65,13 @@ def gelu(x: O, approximate: str = "none") -> O:
     return mul(mul(x, 0.5), add(erf(mul(x, math.sqrt(0.5))), 1))
 
 
+@rounded_once
 def silu(x: O) -> O:
     """``x * sigmoid(x)``."""
     return mul(x, sigmoid(x))
 
 
+@rounded_once
 def softplus(x: O, beta: float = 1.0, threshold: float = 20.0) -> O:
     """``log(1 + e ** (beta x)) / beta``, and ``x`` itself where ``beta x`` exceeds the threshold."""
     scaled = x if beta == 1.0 else mul(x, beta)
@@ -73,16 +79,19 @@ def softplus(x: O, beta: float = 1.0, threshold: float = 20.0) -> O:
     return where(gt(scaled, threshold), x, smooth if beta == 1.0 else div(smooth, beta))
 
 
+@rounded_once
 def mish(x: O) -> O:
     """``x * tanh(softplus(x))``."""
     return mul(x, tanh(logaddexp(x, 0)))
 
 
+@rounded_once
 def logsigmoid(x: O) -> O:
     """``log(sigmoid(x))`` without overflow."""
     return neg(logaddexp(neg(x), 0))
 
 
+@rounded_once
 def leaky_relu(x: O, slope: O | float = 0.01) -> O:
     """``x`` where positive, else ``slope * x``; ``slope`` may be an operand (PReLU)."""
     return where(gt(x, 0), x, mul(x, slope))
@@ -93,6 +102,7 @@ def _bent(x: O, below: O) -> O:
     return where(lt(x, 0), below, x)
 
 
+@rounded_once
 def elu(x: O, alpha: float = 1.0) -> O:
     """``x`` where positive, else ``alpha * (e ** x - 1)``."""
     if alpha == 1.0:
@@ -100,11 +110,13 @@ def elu(x: O, alpha: float = 1.0) -> O:
     return where(le(x, 0), where(lt(x, 0), mul(expm1(x), alpha), mul(x, alpha)), x)
 
 
+@rounded_once
 def celu(x: O, alpha: float = 1.0) -> O:
     """``x`` where positive, else ``alpha * (e ** (x / alpha) - 1)``."""
     return _bent(x, mul(expm1(div(x, alpha)), alpha))
 
 
+@rounded_once
 def selu(x: O) -> O:
     """The self-normalising ELU."""
     return mul(elu(x, _SELU_ALPHA), _SELU_SCALE)
@@ -120,11 +132,13 @@ def relu6(x: O) -> O:
     return hardtanh(x, 0.0, 6.0)
 
 
+@rounded_once
 def hardsigmoid(x: O) -> O:
     """``x / 6 + 1/2`` within [0, 1]."""
     return where(le(x, -3), 0, where(ge(x, 3), 1, add(div(x, 6), 0.5)))
 
 
+@rounded_once
 def hardswish(x: O) -> O:
     """``x * hardsigmoid(x)``."""
     return where(le(x, -3), mul(x, 0), where(lt(x, 3), div(mul(x, add(x, 3)), 6), x))
@@ -156,6 +170,7 @@ def threshold(x: O, bound: float, value: float) -> O:
     return where(le(x, bound), value, x)
 
 
+@rounded_once
 def glu(x: O, axis: int = -1) -> O:
     """The first half along an axis times the sigmoid of the second half."""
     axis = normalize_axis(axis, x.spec.ndim, "glu")

@@ -4,39 +4,76 @@ reduction, sums of products.
 
 from __future__ import annotations
 
+import math
+from builtins import abs as magnitude
+from typing import Any
+
 from autojit.ir.op import O
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, where
 from autojit.ops.elementwise_complex import abs
-from autojit.ops.elementwise_exponential import logaddexp, sigmoid
-from autojit.ops.elementwise_logic import lt
+from autojit.ops.elementwise_complex import abs as modulus
+from autojit.ops.elementwise_exponential import exp2, log1p, logaddexp, sigmoid
+from autojit.ops.elementwise_logic import eq, lt
 from autojit.ops.elementwise_rounding import frac as fraction
-from autojit.ops.elementwise_selection import clamp, lerp, nan_to_num
+from autojit.ops.elementwise_selection import clamp, maximum, nan_to_num
+from autojit.ops.halves import rounded_once
 from autojit.ops.probabilities import logit, probability_loss
-from autojit.ops.sources import is_one
+from autojit.ops.sources import NUMBERS, Number, is_one, literal
 
 __all__ = [
-    "addcdiv", "addcmul", "clamp", "fraction", "gated", "huber", "lerp", "logit", "logit_loss", "nan_to_num",
-    "probability_loss", "smooth_l1",
+    "add_scaled", "addcdiv", "addcmul", "clamp", "fraction", "gated", "huber", "lerp", "logaddexp2", "logit",
+    "logit_loss",    "nan_to_num", "probability_loss", "smooth_l1",
 ]  # fmt: skip
 
 
+@rounded_once
+def lerp(start: O, end: O, weight: O | Number) -> O:
+    """``start + weight * (end - start)``, exact at both ends."""
+    gap = sub(end, start)
+    if hasattr(type(weight), "as_operand"):  # a number of a step
+        weight = literal(start, weight)
+    if isinstance(weight, NUMBERS):
+        share: Any = weight
+        return add(start, mul(gap, weight)) if magnitude(share) < 0.5 else sub(end, mul(gap, 1 - share))
+    from_start = add(start, mul(gap, weight))
+    from_end = sub(end, mul(gap, sub(1, weight)))
+    return where(lt(modulus(weight), 0.5), from_start, from_end)
+
+
+@rounded_once
+def add_scaled(x: O, y: O, alpha: Number) -> O:
+    """``x + alpha * y``."""
+    return add(x, mul(y, alpha))
+
+
+@rounded_once
 def addcmul(x: O, a: O, b: O, value: float = 1) -> O:
     """``x + value * a * b``."""
     product = mul(a, b)
     return add(x, product if is_one(value) else mul(product, value))
 
 
+@rounded_once
 def addcdiv(x: O, a: O, b: O, value: float = 1) -> O:
     """``x + value * a / b``."""
     quotient = div(a, b)
     return add(x, quotient if is_one(value) else mul(quotient, value))
 
 
+@rounded_once
+def logaddexp2(x: O, y: O) -> O:
+    """``log2(2 ** x + 2 ** y)`` without overflow."""
+    gap = where(eq(x, y), 0.0, abs(sub(x, y)))  # of equal infinities, too
+    return add(maximum(x, y), div(log1p(exp2(neg(gap))), math.log(2)))
+
+
+@rounded_once
 def gated(x: O, gate: O) -> O:
     """``x * sigmoid(gate)``."""
     return mul(x, sigmoid(gate))
 
 
+@rounded_once
 def smooth_l1(x: O, y: O, beta: float = 1.0) -> O:
     """``d * d / (2 beta)`` where ``d = |x - y|`` is below beta, else ``d - beta / 2``."""
     difference = sub(x, y)
@@ -47,11 +84,13 @@ def smooth_l1(x: O, y: O, beta: float = 1.0) -> O:
     return where(lt(distance, beta), near, sub(distance, 0.5 * beta))
 
 
+@rounded_once
 def logit_loss(x: O, target: O) -> O:
     """``probability_loss`` of ``sigmoid(x)``, without forming it."""
     return add(mul(sub(1.0, target), x), logaddexp(neg(x), 0))
 
 
+@rounded_once
 def huber(x: O, y: O, delta: float = 1.0) -> O:
     """``d * d / 2`` where ``d = |x - y|`` is at most delta, else ``delta * (d - delta / 2)``."""
     difference = sub(x, y)

@@ -28,6 +28,7 @@ from autojit.ops.elementwise_base import is_complex
 from autojit.ops.elementwise_complex import abs, imag, real
 from autojit.ops.elementwise_exponential import PowNumber, exp, log, pow, sqrt
 from autojit.ops.elementwise_logic import eq, isfinite, to_bool
+from autojit.ops.halves import rounded_once
 from autojit.ops.indexing import gather
 from autojit.ops.reductions import amax, amin, argmax, argmin, restore_axes, sum
 from autojit.ops.shape import reshape
@@ -44,6 +45,7 @@ def count_of(x: Operand, axes: tuple[int, ...]) -> int:
     return math.prod(x.spec.shape[axis] for axis in axes)
 
 
+@rounded_once
 def mean(x: O, axes: Axes = None, keep: bool = False) -> O:
     """Arithmetic mean; NaN over no elements."""
     found = normalize_axes(axes, x.spec.ndim, "mean")
@@ -56,6 +58,7 @@ def share(total: O, count: int) -> O:
     return mul(total, 1.0 / count) if is_power else div(total, count)
 
 
+@rounded_once
 def var_mean(x: O, axes: Axes = None, correction: float = 1, keep: bool = False) -> tuple[O, O]:
     """(variance, mean) in two passes; the sum of squares is divided by ``max(0, count - correction)``."""
     found = normalize_axes(axes, x.spec.ndim, "var")
@@ -72,11 +75,13 @@ def var_mean(x: O, axes: Axes = None, correction: float = 1, keep: bool = False)
     return div(total, freedom), middle if keep else reshape(middle, x.spec.drop(found).shape)
 
 
+@rounded_once
 def var(x: O, axes: Axes = None, correction: float = 1, keep: bool = False) -> O:
     """Variance with ``count - correction`` degrees of freedom."""
     return var_mean(x, axes, correction, keep)[0]
 
 
+@rounded_once
 def std(x: O, axes: Axes = None, correction: float = 1, keep: bool = False) -> O:
     """Standard deviation; its derivative is 0 where all elements are equal."""
     return safe_sqrt(var(x, axes, correction, keep))
@@ -111,6 +116,7 @@ def _safe_pow(x: O, exponent: float) -> O:
     return where(is_zero, 0, pow(where(is_zero, 1, x), exponent))
 
 
+@rounded_once
 def logsumexp(x: O, axes: Axes = None, keep: bool = False) -> O:
     """Log of the sum of exponentials, shifted by the maximum so that it cannot overflow.
 

@@ -94,15 +94,14 @@ class Trilinear(Structured, abstract=True):
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         """The cotangent takes the result's place in the sum; the operand asked for is left out."""
-        taken = [conjugate(p) if self.result is None else apply("cast", p, dtype=self.result) for p in primals]
-        known = dict(zip(self.roles, (*taken, y_bar), strict=True))
+        if self.result is not None:  # the cotangent of what was rounded next is one of halves: so are the factors
+            y_bar = apply("cast", y_bar, dtype=primals[0].spec.dtype)
+        known = dict(zip(self.roles, (*map(conjugate, primals), y_bar), strict=True))
         return tuple(self._cotangent(known, role, primals[k].spec) for k, role in enumerate(self.roles[:2]))
 
     def _cotangent(self, known: dict[str, Any], role: str, primal: TensorType) -> Any:
         roles = {"x": "ywx", "w": "xyw", "y": "xwy"}[role]
         op = self._other(roles, primal.shape[2:])
-        if self.result is not None:
-            return lambda: apply("cast", bind(op, known[roles[0]], known[roles[1]]), dtype=primal.dtype)
         return lambda: bind(op, known[roles[0]], known[roles[1]])
 
     jvp = product_jvp
@@ -272,6 +271,7 @@ def convolve(
     groups: int = 1,
     *,
     high: Sequence[int] | None = None,
+    result: DType | None = None,
 ) -> O:
     """The convolution (cross-correlation, as in every network) of a stack of images with a weight.
 
@@ -281,6 +281,7 @@ def convolve(
     Args:
         padding: zeros before each axis, and after it unless ``high`` is given.
         high: zeros after each axis.
+        result: float32 for halves that are not rounded yet.
 
     Raises:
         ShapeError: ranks, channels or groups do not fit, or the kernel is larger than the padded image.
@@ -298,7 +299,7 @@ def convolve(
             {"x": x, "w": w},
         )
     extents = tuple((n - span) // s + 1 for n, span, s in zip(padded, spans, stride, strict=True))
-    return bind(Convolution(extents, tuple(stride), tuple(padding), tuple(dilation), groups), x, w)
+    return bind(Convolution(extents, tuple(stride), tuple(padding), tuple(dilation), groups, result), x, w)
 
 
 def convolve_transposed(
@@ -309,6 +310,8 @@ def convolve_transposed(
     output_padding: Sequence[int],
     dilation: Sequence[int],
     groups: int = 1,
+    *,
+    result: DType | None = None,
 ) -> O:
     """The transposed convolution: what the derivative of a convolution by its input does to ``y``.
 
@@ -337,7 +340,7 @@ def convolve_transposed(
             f"({_times(extents)}). Output size is too small",
             {"x": y, "w": w},
         )
-    return bind(ConvolutionInput(extents, tuple(stride), tuple(padding), tuple(dilation), groups), y, w)
+    return bind(ConvolutionInput(extents, tuple(stride), tuple(padding), tuple(dilation), groups, result), y, w)
 
 
 def _check_window(stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int) -> None:

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType, bool_, float8_e4m3fn, float32, int64
+from autojit.core.dtypes import DType, bfloat16, bool_, float8_e4m3fn, float16, float32, int64
 from autojit.core.errors import DTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
@@ -27,7 +28,7 @@ from autojit.ops.elementwise_base import (
     unary,
 )
 from autojit.ops.samples import Samples
-from autojit.ops.sources import Number, pair
+from autojit.ops.sources import NUMBERS, Number, pair
 
 if TYPE_CHECKING:
     from autojit.ir.emitter import Emitter, S
@@ -373,13 +374,40 @@ class StopGradient(Pointwise):
         return x
 
 
+def _by_number(op: Op) -> Callable[[O | Number, O | Number], O]:
+    """``binary``, for which a number beside halves keeps its digits: their product is rounded, and not the number."""
+    plain = binary(op)
+
+    @wraps(plain)
+    def apply(x: Any, y: Any) -> Any:
+        half = x if isinstance(y, NUMBERS) else y if isinstance(x, NUMBERS) else None
+        if half is None or not keeps_digits(half.spec.dtype, y if half is x else x):
+            return plain(x, y)
+        dtype = half.spec.dtype
+        return cast(plain(*[cast(o, float32) if o is half else o for o in (x, y)]), dtype)
+
+    return apply
+
+
+def keeps_digits(dtype: DType, number: Any) -> bool:
+    """Whether a factor or divisor of a tensor of that dtype is a number that the dtype would round."""
+    if (dtype is not bfloat16 and dtype is not float16) or not isinstance(number, NUMBERS):
+        return False
+    if isinstance(number, complex | np.complexfloating | bool):
+        return False
+    if type(number) is not int and type(number) is not float and not isinstance(number, np.generic):
+        return True  # a size or a number of a step: whether it would be rounded is not asked, for its digits may change
+    with np.errstate(over="ignore"):
+        return bool(number == number and float(dtype.numpy.type(number)) != number)
+
+
 ADD, SUB, MUL, DIV, NEG = Add(), Sub(), Mul(), Div(), Neg()
 RECIPROCAL, MASKED_MUL, WHERE = Reciprocal(), MaskedMul(), Where()
 
 add = binary(ADD)
 sub = binary(SUB)
-mul = binary(MUL)
-div = binary(DIV)
+mul = _by_number(MUL)
+div = _by_number(DIV)
 guarded_mul = binary(GuardedMul())
 guarded_div = binary(GuardedDiv())
 neg = unary(NEG)

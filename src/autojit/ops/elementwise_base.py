@@ -17,11 +17,12 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType, bool_
+from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32
 from autojit.core.records import record
 from autojit.core.types import Shape
 from autojit.ir.op import Ndarray, O, Op, Operands, bind
 from autojit.ops.base import Elementwise, conjugate, resolve
+from autojit.ops.by_name import apply
 from autojit.ops.cotangent_masks import masking
 from autojit.ops.loop_orders import settled
 from autojit.ops.samples import Samples
@@ -138,6 +139,15 @@ class Slope(Pointwise, abstract=True):
 
     is_cheap: ClassVar[bool] = False
     accepts: ClassVar[tuple[str, ...]] = FLOATS
+    rounds_cotangents_once: ClassVar[bool] = False  # torch has one kernel for the derivative, too
+
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
+        narrow = y_bar.spec.dtype
+        if not self.rounds_cotangents_once or (narrow is not bfloat16 and narrow is not float16):
+            return super().vjp(primals, result, y_bar)
+        wide = [apply("cast", t, dtype=float32) for t in (*primals, result, y_bar)]
+        (x_bar,) = super().vjp(tuple(wide[:1]), wide[1], wide[2])
+        return (lambda: apply("cast", resolve(x_bar), dtype=narrow),)
 
     def slope(self, x: O, y: O) -> O:
         raise NotImplementedError(self.name)

@@ -153,6 +153,7 @@ def _other_sigmoid(x: Ndarray) -> Any:
 class Sigmoid(Slope):
     """``1 / (1 + e ** -x)``."""
 
+    rounds_cotangents_once: ClassVar[bool] = True
     is_one_loop: ClassVar[bool] = True
     ufunc = staticmethod(_sigmoid)
 

@@ -6,7 +6,6 @@ operand, ``clamp`` to the value (its bounds are inclusive), ``relu`` has derivat
 
 from __future__ import annotations
 
-from builtins import abs as magnitude
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,9 +13,8 @@ import numpy as np
 
 from autojit.ir.op import Ndarray, O, Operands
 from autojit.ops.base import tangent_sum
-from autojit.ops.elementwise_arithmetic import add, cast, mul, sub, where
+from autojit.ops.elementwise_arithmetic import cast, mul, where
 from autojit.ops.elementwise_base import REALS, Binary, Pointwise, binary, unary
-from autojit.ops.elementwise_complex import abs as modulus
 from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, logical_or, lt, ne
 from autojit.ops.sources import NUMBERS, Number, literal
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Copysign", "Fmax", "Fmin", "Maximum", "Minimum", "Nextafter", "Relu", "clamp", "clamp_max", "clamp_min",
-    "copysign", "fmax", "fmin", "heaviside", "lerp", "maximum", "minimum", "nan_to_num", "nextafter", "relu",
+    "copysign", "fmax", "fmin", "heaviside", "maximum", "minimum", "nan_to_num", "nextafter", "relu",
 ]  # fmt: skip
 
 
@@ -208,16 +206,3 @@ def nan_to_num(x: O, nan: float = 0.0, positive: float | None = None, negative: 
     finite = where(isnan(x), nan, x)
     finite = where(eq(x, np.inf), largest if positive is None else positive, finite)
     return where(eq(x, -np.inf), -largest if negative is None else negative, finite)
-
-
-def lerp(start: O, end: O, weight: O | Number) -> O:
-    """``start + weight * (end - start)``, exact at both ends."""
-    gap = sub(end, start)
-    if hasattr(type(weight), "as_operand"):  # a number of a step
-        weight = literal(start, weight)
-    if isinstance(weight, NUMBERS):
-        share: Any = weight
-        return add(start, mul(gap, weight)) if magnitude(share) < 0.5 else sub(end, mul(gap, 1 - share))
-    from_start = add(start, mul(gap, weight))
-    from_end = sub(end, mul(gap, sub(1, weight)))
-    return where(lt(modulus(weight), 0.5), from_start, from_end)

@@ -75,6 +75,7 @@ class Cosh(Slope):
 class Tanh(Slope):
     """Hyperbolic tangent."""
 
+    rounds_cotangents_once: ClassVar[bool] = True
     ufunc = np.tanh
 
     def slope(self, x: O, y: O) -> O:

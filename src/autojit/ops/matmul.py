@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, ClassVar
 
@@ -79,13 +79,8 @@ class Matmul(Structured):
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, w = primals
-        if self.result is not None:
-            rounded = x.spec.dtype
-            x, w = self._widened(primals)
-            return (
-                lambda: apply("cast", bind(MATMUL, y_bar, adjoint_matrix(w)), dtype=rounded),
-                lambda: apply("cast", bind(MATMUL, adjoint_matrix(x), y_bar), dtype=rounded),
-            )
+        if self.result is not None:  # the cotangent of what was rounded next is one of halves: so are the factors
+            return MATMUL.vjp(primals, result, apply("cast", y_bar, dtype=x.spec.dtype))
         is_left_turned, is_right_turned = turned_operands.flags
 
         def x_bar() -> Any:
@@ -356,35 +351,36 @@ def kron(x: O, y: O) -> O:
 def addmm(base: O, x: O, w: O, beta: float = 1, alpha: float = 1) -> O:
     """``beta * base + alpha * (x @ w)``; with ``beta`` 0 the base is not read (NaN in it does not matter)."""
     _require_rank("addmm", (x, 2), (w, 2))
-    return _scaled_sum("addmm", base, matmul(x, w), beta, alpha)
+    return _scaled_sum("addmm", base, matmul, x, w, beta, alpha)
 
 
 def addmv(base: O, x: O, v: O, beta: float = 1, alpha: float = 1) -> O:
     """``beta * base + alpha * (x @ v)`` with a matrix and a vector."""
-    return _scaled_sum("addmv", base, mv(x, v), beta, alpha)
+    return _scaled_sum("addmv", base, mv, x, v, beta, alpha)
 
 
 def addr(base: O, x: O, y: O, beta: float = 1, alpha: float = 1) -> O:
     """``beta * base + alpha * outer(x, y)``."""
-    return _scaled_sum("addr", base, outer(x, y), beta, alpha)
+    return _scaled_sum("addr", base, outer, x, y, beta, alpha)
 
 
 def baddbmm(base: O, x: O, w: O, beta: float = 1, alpha: float = 1) -> O:
     """``beta * base + alpha * bmm(x, w)``."""
-    return _scaled_sum("baddbmm", base, bmm(x, w), beta, alpha)
+    return _scaled_sum("baddbmm", base, bmm, x, w, beta, alpha)
 
 
 def addbmm(base: O, x: O, w: O, beta: float = 1, alpha: float = 1) -> O:
     """``beta * base + alpha * sum over the batch of bmm(x, w)``: one product with the batch folded into k."""
     _require_rank("addbmm", (x, 3), (w, 3))
-    return _scaled_sum("addbmm", base, tensordot(x, w, ((0, 2), (0, 1))), beta, alpha)
+    return _scaled_sum("addbmm", base, lambda x, w: tensordot(x, w, ((0, 2), (0, 1))), x, w, beta, alpha)
 
 
-def require_base(what: str, base: O, product: O) -> None:
-    """Errors for a summand whose dtype or rank does not fit the product it is added to."""
-    if base.spec.dtype is not product.spec.dtype:
+def require_base(what: str, base: O, product: O, dtype: DType | None = None) -> None:
+    """Errors for a summand whose dtype or rank does not fit the product (of factors of ``dtype``) it is added to."""
+    wanted = dtype or product.spec.dtype
+    if base.spec.dtype is not wanted:
         raise DTypeError(
-            f"{what}: self and mat2 must have the same dtype, but got {base.spec.dtype} and {product.spec.dtype}",
+            f"{what}: self and mat2 must have the same dtype, but got {base.spec.dtype} and {wanted}",
             {"input": base},
         )
     if base.spec.ndim > product.spec.ndim:
@@ -395,12 +391,22 @@ def require_base(what: str, base: O, product: O) -> None:
         )
 
 
-def _scaled_sum(what: str, base: O, product: O, beta: float, alpha: float) -> O:
-    require_base(what, base, product)
-    scaled = product if alpha == 1 else mul(product, alpha)
-    if beta == 0:
-        return scaled
-    return add(base if beta == 1 else mul(base, beta), scaled)
+def _scaled_sum(what: str, base: O, product: Callable[[O, O], O], x: O, w: O, beta: float, alpha: float) -> O:
+    """Of halves added up in float32, in which they are multiplied, and rounded with the summand."""
+    dtype = x.spec.dtype
+    is_wide = dtype in HALVES and w.spec.dtype is dtype
+    if is_wide and product is matmul and x.spec.ndim == w.spec.ndim == 2:
+        total = bind(Matmul(float32), x, w)  # whose derivative reads halves
+    elif is_wide:
+        total = product(apply("cast", x, dtype=float32), apply("cast", w, dtype=float32))
+    else:
+        total = product(x, w)
+    require_base(what, base, total, dtype)
+    total = total if alpha == 1 else mul(total, alpha)
+    if beta != 0:
+        summand = apply("cast", base, dtype=float32) if is_wide else base
+        total = add(summand if beta == 1 else mul(summand, beta), total)
+    return apply("cast", total, dtype=dtype) if is_wide else total
 
 
 def _require_rank(what: str, *operands: tuple[Any, int]) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import autojit as aj
-from autojit.core.dtypes import DType
+from autojit.core.dtypes import DType, float32
 from autojit.core.source import SourceLocation
+from autojit.ops.halves import HALVES
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
 from autojit.tensor.state import is_tracing, outside_trace, state
@@ -29,7 +30,19 @@ def sqrt(x: Number) -> Number:
 
 def axpy_(y: Tensor, x: Tensor, a: Number) -> Tensor:
     """y += a x."""
-    return y.add_(x * a) if isinstance(a, Tensor) else y.add_(x, alpha=a)
+    if not isinstance(a, Tensor):
+        return y.add_(x, alpha=a)
+    return y.copy_(plus(y, x, a)) if type_of(y).dtype in HALVES else y.add_(x * a)
+
+
+def plus(y: Tensor, x: Tensor, a: Number) -> Tensor:
+    """y + a x; halves are rounded once, as by ``add`` with a number."""
+    if not isinstance(a, Tensor):
+        return y.add(x, alpha=a)
+    dtype = type_of(y).dtype
+    if dtype not in HALVES:
+        return y + x * a
+    return (y.to(float32) + x.to(float32) * a.to(float32)).to(dtype)
 
 
 def addcmul_(y: Tensor, x1: Tensor, x2: Tensor, a: Number) -> Tensor:
@@ -73,9 +86,11 @@ def advance(step: Tensor) -> Number:
 def shared(p: Tensor, group: ParamGroup, t: Number, name: str, make: Callable[[], Number]) -> Number:
     """A number that the parameters of a group with the same count ``t`` need: made by the first of them.
 
-    While tracing it is a 0-d tensor in the dtype of ``p``, to which the parameter's arithmetic would cast it.
+    While tracing it is a 0-d tensor in the dtype of ``p``, to which the parameter's arithmetic would cast it: beside
+    halves in float32.
     """
     dtype = type_of(p).dtype if is_tracing() else None
+    dtype = float32 if dtype in HALVES else dtype
     key = id(group), id(t), name, dtype
     numbers = {} if stepping.call is None else stepping.call.numbers
     if key not in numbers:
@@ -91,7 +106,7 @@ def with_decay(grad: Tensor, p: Tensor, group: ParamGroup, weight_decay: Number)
         grad = -grad
     if not has(group, "weight_decay"):
         return grad
-    return grad + p * weight_decay if isinstance(weight_decay, Tensor) else grad.add(p, alpha=weight_decay)
+    return plus(grad, p, weight_decay)
 
 
 def has(group: ParamGroup, name: str) -> bool:

@@ -48,7 +48,7 @@ def _in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any
 def _product(machine: Machine, rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
     """A product of halves that the machine multiplies into float32, or else of what they are in float32."""
     dtype, is_there = operands[0].spec.dtype, operands[0].spec.device.type == machine.kind  # else it is the host's
-    if dtype not in HALVES or (is_there and op.result is None and dtype in machine.product_dtypes):
+    if dtype not in HALVES or (is_there and dtype in machine.product_dtypes):
         return None
     if is_there and dtype in machine.dot_dtypes:
         return None if op.result is not None else _cast(bind(replace(op, result=float32), *operands), dtype)

@@ -21,7 +21,7 @@ from autojit.ops.elementwise_complex import Complex, Imag, Real
 from autojit.ops.formula import is_lowered
 from autojit.ops.indexing import Gathering
 from autojit.ops.joining import Concatenate
-from autojit.ops.matmul import Matmul, MatmulAdd
+from autojit.ops.matmul import HALVES, Matmul, MatmulAdd
 from autojit.ops.random import RandomBits
 from autojit.ops.shape import SliceUpdate
 
@@ -65,7 +65,8 @@ def _has_tiles(product: Node, machine: Machine) -> bool:
     operand, result = product.inputs[0].type.dtype, product.outputs[0].type.dtype
     if product.outputs[0].type.device.type != machine.kind:
         return operand is result and operand in OF_HOSTS
-    return result in machine.product_dtypes and (operand is result or operand in machine.dot_dtypes)
+    widens = operand in machine.dot_dtypes or (operand in HALVES and operand in machine.product_dtypes)
+    return result in machine.product_dtypes and (operand is result or widens)
 
 
 def is_opaque(node: Node) -> bool:

@@ -374,9 +374,9 @@ def print_convolution(node: Node, target: CudaTarget, epilogue: Epilogue | None 
     """The kernel of a convolution, or of a derivative of one, and of the loops behind it."""
     found = _sum_of(node, buffers_of(node, epilogue))
     target = replace(target, rounds_operands=False)  # what users allow is of matrix products
-    dtype = node.outputs[0].type.dtype
+    dtype = node.inputs[0].type.dtype
     choice = choice_of(found.shape, dtype, target)
-    job = ProductJob(found.shape, choice, dtype, adds=False, copies=has_copies(target))
+    job = ProductJob(found.shape, choice, dtype, node.outputs[0].type.dtype, adds=False, copies=has_copies(target))
     if epilogue is None:
         return printed(job, lambda job: _ConvolutionPrinter(job, found))
     return printed(job, lambda job: _EpiloguePrinter(job, epilogue, found))

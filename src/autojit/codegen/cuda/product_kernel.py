@@ -73,6 +73,7 @@ class ProductJob:
     shape: Shape
     choice: Choice
     dtype: DType
+    result: DType  # of halves also the total's: what follows rounds
     adds: bool
     copies: bool
     part: Part = "whole"
@@ -126,10 +127,11 @@ COMBINING_THREADS = 128
 def job_of(kernel: MatmulKernel, target: CudaTarget) -> ProductJob:
     """What is printed for a product; of open sizes typical ones decide which tiles suit it, and nothing is split."""
     shape = shape_of(kernel)
-    dtype = kernel.node.outputs[0].type.dtype
+    dtype = kernel.node.inputs[0].type.dtype
     folds = kernel.epilogue is not None and bool(kernel.epilogue.program.accumulators)
     choice = choice_of(shape, dtype, target, splits=not folds, groups=_runs_wide(shape, dtype))
-    return ProductJob(shape, choice, dtype, kernel.init is not None, has_copies(target))
+    result = kernel.node.outputs[0].type.dtype
+    return ProductJob(shape, choice, dtype, result, kernel.init is not None, has_copies(target))
 
 
 def has_copies(target: CudaTarget) -> bool:
@@ -417,10 +419,10 @@ class ProductPrinter(CudaKernel):
 
     def product_at(self, element: Element, total: Scalar) -> Scalar:
         """The product, rounded once, and what it is added to."""
-        product = self.emit.rounded(total, self.dtype)
+        product = self.emit.rounded(total, self.job.result)
         if not self.adds:
             return product
-        return self.emit.add(product, self.read(ADDED, self.dtype, element.position))
+        return self.emit.add(product, self.read(ADDED, self.job.result, element.position))
 
     def results(self, vector: Vector) -> list[Write]:
         """What is stored of neighbours."""
@@ -428,8 +430,8 @@ class ProductPrinter(CudaKernel):
 
     def roles(self) -> list[Buffer]:
         """What is done with each buffer."""
-        size = self.dtype.size_bytes
-        reads = [Buffer("reads", size)] * 2
+        size = self.job.result.size_bytes
+        reads = [Buffer("reads", self.dtype.size_bytes)] * 2
         return [*reads, *([Buffer("updates", size)] * 2 if self.adds else [Buffer("writes", size)])]
 
 

@@ -42,7 +42,8 @@ def product_key(kernel: MatmulKernel) -> object:
     """What the text of a product depends on: kernels with equal keys are printed alike."""
     epilogue = kernel.epilogue
     more = None if epilogue is None else (epilogue.slot, epilogue.program.structure())
-    return shape_of(kernel), kernel.node.outputs[0].type.dtype, kernel.init is None, more
+    dtypes = kernel.node.inputs[0].type.dtype, kernel.node.outputs[0].type.dtype
+    return shape_of(kernel), dtypes, kernel.init is None, more
 
 
 def print_product(kernel: MatmulKernel, target: CudaTarget) -> GridText:
@@ -203,6 +204,7 @@ class EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
     def roles(self) -> list[Buffer]:
         """What is done with each buffer."""
         program, size = self.program, self.dtype.size_bytes
+        read = [Buffer("reads", size)] * 2 + [Buffer("reads", self.job.result.size_bytes)] * self.adds
         overwritten = set(program.in_place.values())
         loads = [
             Buffer("updates" if slot in overwritten else "reads", value.type.dtype.size_bytes)
@@ -217,4 +219,4 @@ class EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
             Buffer("takes" if number in self.partial_results else "writes", total.value.type.dtype.size_bytes)
             for number, total in enumerate(program.accumulators)
         ]
-        return [*[Buffer("reads", size)] * self.first_load, *loads, *stores, *folded]
+        return [*read, *loads, *stores, *folded]

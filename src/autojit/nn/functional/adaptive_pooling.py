@@ -16,7 +16,7 @@ from autojit.core.top_level import top_level
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.formats import laid_out_as
 from autojit.functions.refused_dtypes import refuses
-from autojit.nn.functional.windows import flat_places, lowest
+from autojit.nn.functional.windows import flat_places, in_single, lowest
 from autojit.tensor import Tensor
 
 __all__ = [
@@ -74,7 +74,7 @@ def _adaptive_avg_pool(ndim: int, input: Tensor, output_size: OutputSize) -> Ten
     lines = _adaptive(ndim, "avg", input, output_size)
     if not input.is_floating_point():
         raise DTypeError(f'"adaptive_avg_pool{ndim}d" not implemented for {input.dtype}', {"input": input})
-    found = input
+    found = in_single(input)
     for place in reversed(range(ndim)):
         axis, spans = input.ndim - ndim + place, lines[place]
         total = _spread(found, axis, spans, 0).sum(axis + 1)
@@ -82,9 +82,9 @@ def _adaptive_avg_pool(ndim: int, input: Tensor, output_size: OutputSize) -> Ten
         if len(set(lengths)) <= 1:
             found = total / (lengths[0] if lengths else 1)
         else:
-            divisor = aj.tensor(lengths, dtype=input.dtype, device=input.device)
+            divisor = aj.tensor(lengths, dtype=found.dtype, device=input.device)
             found = total / divisor.reshape(-1, *(1,) * (ndim - 1 - place))
-    return laid_out_as(found, input)
+    return laid_out_as(found if found.dtype is input.dtype else found.to(input.dtype), input)
 
 
 def _adaptive_max_pool(ndim: int, input: Tensor, output_size: OutputSize, return_indices: bool) -> Any:

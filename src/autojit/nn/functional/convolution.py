@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from autojit import ops
+from autojit.core.dtypes import DType, float32
 from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
 from autojit.functions.autocast import in_lower_precision
 from autojit.functions.formats import laid_out_as
 from autojit.history.op_node import rename_node
 from autojit.nn.functional.windows import Extents
+from autojit.ops.halves import HALVES
 from autojit.tensor import Tensor
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
@@ -235,7 +237,7 @@ def _convolve(
     steps, spacing = extents(stride, ndim, "stride"), extents(dilation, ndim, "dilation")
     low, high = _paddings(padding, weight, steps, spacing)
     _check_bias(input, weight, bias, weight.shape[0], "")
-    found = ops.convolve(images, weight, steps, low, spacing, groups, high=high)
+    found = ops.convolve(images, weight, steps, low, spacing, groups, high=high, result=_kept_wide(input, weight, bias))
     return _finish(input, weight, found, bias)
 
 
@@ -254,7 +256,8 @@ def _convolve_transposed(
     steps, low = extents(stride, ndim, "stride"), extents(padding, ndim, "padding")
     extra, spacing = extents(output_padding, ndim, "output_padding"), extents(dilation, ndim, "dilation")
     _check_bias(input, weight, bias, weight.shape[1] * groups, "transposed=1, ")
-    found = ops.convolve_transposed(images, weight, steps, low, extra, spacing, groups)
+    wide = _kept_wide(input, weight, bias)
+    found = ops.convolve_transposed(images, weight, steps, low, extra, spacing, groups, result=wide)
     return _finish(input, weight, found, bias)
 
 
@@ -300,9 +303,18 @@ def _check_bias(input: Tensor, weight: Tensor, bias: Tensor | None, outputs: int
         )
 
 
+def _kept_wide(input: Tensor, weight: Tensor, bias: Tensor | None) -> DType | None:
+    """Halves that a bias is added to are rounded with it, once."""
+    return float32 if bias is not None and input.dtype is weight.dtype and input.dtype in HALVES else None
+
+
 def _finish(input: Tensor, weight: Tensor, found: Any, bias: Tensor | None) -> Tensor:
     """Add the bias; a single image stays one. Channels are innermost where they are so in the image or the weight."""
-    result = found if bias is None else found + bias.reshape(-1, *(1,) * (found.ndim - 2))
+    result = found
+    if bias is not None:
+        summand = bias.reshape(-1, *(1,) * (found.ndim - 2))
+        wide = found.dtype is not bias.dtype
+        result = (found + summand.to(found.dtype)).to(bias.dtype) if wide else found + summand
     rename_node(result, "ConvolutionBackward0", bias_sym_sizes_opt=(0,) if bias is None else tuple(bias.shape))
     if input.ndim != found.ndim:
         return cast(Tensor, result.squeeze(0))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
+from autojit import ops
 from autojit.autograd import Function
 from autojit.core.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
@@ -17,7 +18,9 @@ from autojit.dispatch.kernels import in_one_step
 from autojit.dispatch.requirements import is_known, require
 from autojit.history.op_node import rename_node
 from autojit.nn.functional.reduction import COMMON
+from autojit.nn.functional.windows import in_single
 from autojit.ops.composed import ADDMM, LINEAR_ROWS
+from autojit.ops.halves import HALVES
 from autojit.tensor import Tensor
 from autojit.tensor.state import computes_at_once, state
 
@@ -47,11 +50,20 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         )
 
     def compute() -> Tensor:
+        if weight.ndim == 2 and input.dtype is weight.dtype and input.dtype in HALVES:  # rounded once, with the bias
+            return _of_halves(input, turned, bias)
         return aj.matmul(input, turned) + bias
 
     if input.ndim == 2 and weight.ndim == 2 and input.dtype is weight.dtype is bias.dtype:
         return in_one_node(ADDMM, (bias, input, turned), compute)
     return compute()
+
+
+def _of_halves(x: Tensor, turned: Tensor, bias: Tensor) -> Tensor:
+    if x.ndim == 2:
+        return ops.addmm(bias, x, turned)
+    rows = ops.addmm(bias, x.reshape(-1, x.shape[-1]), turned)
+    return rows.reshape(*x.shape[:-1], turned.shape[1])
 
 
 def _at_hand(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
@@ -263,12 +275,13 @@ def embedding_bag(
     if mode == "max" and flat.shape[0]:
         return _bag_maxima(rows, bags, n_bags, counted > 0)
     factors = counted if per_sample_weights is None else counted * per_sample_weights.reshape(-1)
-    empty = aj.zeros((n_bags, weight.shape[1]), dtype=weight.dtype, device=weight.device)
-    sums = empty.index_add(0, bags, rows * factors.unsqueeze(1))
-    if mode != "mean":
-        return sums
-    counts = aj.zeros(n_bags, dtype=weight.dtype, device=weight.device).index_add(0, bags, counted)
-    return sums / counts.clamp(min=1.0).unsqueeze(1)
+    rows, counted, factors = in_single(rows), in_single(counted), in_single(factors)
+    empty = aj.zeros((n_bags, weight.shape[1]), dtype=rows.dtype, device=weight.device)
+    found = empty.index_add(0, bags, rows * factors.unsqueeze(1))
+    if mode == "mean":
+        counts = aj.zeros(n_bags, dtype=rows.dtype, device=weight.device).index_add(0, bags, counted)
+        found = found / counts.clamp(min=1.0).unsqueeze(1)
+    return found if found.dtype is weight.dtype else found.to(weight.dtype)
 
 
 def _check_sample_weights(given: Tensor, input: Tensor, weight: Tensor, mode: str) -> None:

@@ -17,6 +17,7 @@ from autojit.nn.functional.windows import (
     Window,
     check_rank,
     flat_places,
+    in_single,
     numbers,
     window_max,
     window_sum,
@@ -184,12 +185,14 @@ def _avg_pool(
     if divisor_override == 0:
         raise UsageError("divisor must be not zero")
     found = windows(name, input, kernel_size, stride, padding, 1, ndim, ceil_mode)
-    total = input
+    total = in_single(input)
     for axis in reversed(range(ndim)):
         total = window_sum(total, input.ndim - ndim + axis, found[axis])
     if divisor_override is None:
-        return _divided(total, found, input.shape[-ndim:], count_include_pad)
-    return _quotient(total, divisor_override)
+        means = _divided(total, found, input.shape[-ndim:], count_include_pad)
+    else:
+        means = _quotient(total, divisor_override)
+    return means if means.dtype is input.dtype else means.to(input.dtype)
 
 
 def _quotient(total: Tensor, divisor: Any) -> Tensor:

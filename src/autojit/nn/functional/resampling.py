@@ -18,6 +18,7 @@ from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError
 from autojit.core.sizes import as_extent, is_symbolic
 from autojit.functions.formats import laid_out_as
 from autojit.history.op_node import rename_node
+from autojit.nn.functional.windows import in_single
 from autojit.tensor import Tensor
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
@@ -68,8 +69,13 @@ def interpolate(
     if not dtype.is_floating_point and (dtype is not aj.uint8 or mode not in _OF_BYTES):
         raise UnsupportedDTypeError(f'"interpolate" with mode {mode!r} not implemented for {dtype}', {"input": input})
     if mode == "area":
-        return rename_node(laid_out_as(_averaged(input, sizes), input), f"AdaptiveAvgPool{axes}DBackward0")
-    found, is_bytes = input, dtype is aj.uint8 and mode in ("bilinear", "bicubic")
+        return rename_node(
+            laid_out_as(_averaged(in_single(input), sizes).to(dtype), input), f"AdaptiveAvgPool{axes}DBackward0"
+        )
+    found, is_bytes = (
+        in_single(input) if mode in _LINEAR_BY_AXES else input,
+        dtype is aj.uint8 and mode in ("bilinear", "bicubic"),
+    )
     for k in reversed(range(axes)):
         old = input.shape[2 + k]
         found = found.float() if is_bytes else found
@@ -80,6 +86,7 @@ def interpolate(
             found = _along(found, 2 + k, old, sizes[k], scales[k], mode, bool(align_corners))
         if is_bytes:  # as in torch, rounded after each axis
             found = (found + 0.5).floor().clamp(0, 255).to(dtype)
+    found = found if found.dtype is dtype else found.to(dtype)
     arguments: dict[str, Any] = {"output_size": None if size is None else tuple(sizes)}
     arguments["scale_factors"] = None if scale_factor is None else tuple(scales)
     arguments |= {"align_corners": bool(align_corners)} if mode in _LINEAR_BY_AXES else {}

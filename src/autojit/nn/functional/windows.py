@@ -57,6 +57,11 @@ class Window:
         return spread if self.dilation == 1 else ops.slice_axis(spread, -1, 0, None, self.dilation)
 
 
+def in_single(x: Tensor) -> Tensor:
+    """Halves in float32, in which they are added: their means are rounded once."""
+    return x.to(aj.float32) if x.dtype in (aj.float16, aj.bfloat16) else x
+
+
 def windows(
     name: str,
     input: Tensor,

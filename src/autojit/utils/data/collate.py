@@ -40,6 +40,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
         return aj.stack(list(batch))
     if hasattr(type(first), "__dlpack__") and not isinstance(first, np.ndarray):  # of torch, of JAX
         return aj.stack([aj.as_tensor(item) for item in batch])
+    if isinstance(first, str | bytes):  # NumPy's, too
+        return batch
     if isinstance(first, np.ndarray | np.generic):
         if first.dtype.kind in "SUO":
             raise TypeError(_unfit(type(first)))
@@ -48,8 +50,6 @@ def default_collate(batch: Sequence[Any]) -> Any:
         return aj.tensor(batch, dtype=aj.float64)
     if isinstance(first, int):
         return aj.tensor(batch)
-    if isinstance(first, str | bytes):
-        return batch
     if isinstance(first, Mapping):
         return {key: default_collate([item[key] for item in batch]) for key in first}
     if isinstance(first, tuple) and hasattr(first, "_fields"):

@@ -7,12 +7,15 @@ workers. Batches are handed out in order, so the number of workers changes nothi
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from multiprocessing.context import BaseContext
 from typing import Any
 
 import autojit as aj
 from autojit.core.device import is_available
+from autojit.core.user_warnings import warn
 from autojit.utils.data.collate import default_collate, default_convert
 from autojit.utils.data.dataset import IterableDataset
 from autojit.utils.data.fetching import Fetcher
@@ -98,22 +101,35 @@ class DataLoader:
         self._is_batched = batch_size is not None or batch_sampler is not None
         self.collate_fn = collate_fn or (default_collate if self._is_batched else default_convert)
         self._processes: Processes | None = None  # those that persist
+        self._told_length: int | None = None  # of a stream, once it was asked for
+        self._is_made = True
+        _warn_of_many(num_workers, self.multiprocessing_context)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _SETTLED and getattr(self, "_is_made", False):
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
+
+    @property
+    def _auto_collation(self) -> bool:
+        """Whether samples are put together in batches, under the name that libraries ask for."""
+        return self._is_batched
 
     def __len__(self) -> int:
         if not self._is_stream:
             chosen: Any = self.batch_sampler if self._is_batched else self.sampler
             return len(chosen)
-        count = len(self.dataset)
-        if self.batch_size is None:
-            return count
-        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+        count = self._told_length = len(self.dataset)
+        if self.batch_size is not None:
+            count = count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+        return count
 
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers:
             batches = self._batches_of_workers()
         else:
             fetcher = self._fetcher()
-            batches = fetcher.stream() if self._is_stream else map(fetcher.fetch, self._keys())
+            batches = self._watched(fetcher.stream()) if self._is_stream else map(fetcher.fetch, self._keys())
         return map(_pinned, batches) if self.pin_memory and is_available("cuda") else batches
 
     def _keys(self) -> Iterator[Any]:
@@ -131,32 +147,86 @@ class DataLoader:
             self._fetcher(), keys, self.num_workers, seed, self.prefetch_factor, self.timeout, self.worker_init_fn
         )
         if self.multiprocessing_context == THREADS:
-            return thread_batches(plan)
+            return self._watched(thread_batches(plan)) if self._is_stream else thread_batches(plan)
         processes = self._processes
         if processes is None or processes.is_closed:
             processes = Processes(plan, self.multiprocessing_context, self.in_order)
             self._processes = processes if self.persistent_workers else None
         processes.begin(keys)
-        return ProcessBatches(processes, self.persistent_workers)
+        return ProcessBatches(processes, self.persistent_workers, partial(self._warn_of_length, self._limit()))
+
+    def _limit(self) -> int | None:
+        """How many batches users of a stream were told of."""
+        return None if self._told_length is None else len(self)
+
+    def _watched(self, batches: Iterator[Any]) -> Iterator[Any]:
+        limit = self._limit()
+        return batches if limit is None else self._counted(batches, limit)
+
+    def _counted(self, batches: Iterator[Any], limit: int) -> Iterator[Any]:
+        for count, batch in enumerate(batches, start=1):
+            self._warn_of_length(limit, count)
+            yield batch
+
+    def _warn_of_length(self, limit: int | None, count: int) -> None:
+        """A stream that goes on after as many batches as its length said."""
+        if limit is None or count <= limit:
+            return
+        message = (
+            f"Length of IterableDataset {self.dataset} was reported to be {limit} (when accessing len(dataloader)), "
+            f"but {count} samples have been fetched. "
+        )
+        if self.num_workers:
+            message += (
+                "For multiprocessing data-loading, this could be caused by not properly configuring the "
+                "IterableDataset replica at each worker: get_worker_info() says which part is a worker's"
+            )
+        warn(message)
+
+
+_SETTLED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+"""What else was made of at the start: a new value would be believed by nobody."""
+
+
+def _warn_of_many(count: int, context: Any) -> None:
+    """More processes than there are processors wait for each other."""
+    most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or count
+    if context != THREADS and count > most:
+        warn(
+            f"This DataLoader will create {count} worker processes in total. Our suggested max number of worker in "
+            f"current system is {most}, which is smaller than what this DataLoader is going to create. Please be aware "
+            "that excessive worker creation might get DataLoader running slow or even freeze, lower the worker number "
+            "to avoid potential slowness/freeze if necessary."
+        )
 
 
 class ProcessBatches:
     """The iterator over one pass that worker processes make."""
 
-    def __init__(self, processes: Processes, persist: bool) -> None:
+    def __init__(self, processes: Processes, persist: bool, watch: Callable[[int], None]) -> None:
         self._processes = processes
         self._persist = persist
+        self._watch = watch
+        self._count = 0
+
+    @property
+    def _workers(self) -> list[Any]:
+        """The processes, under the name that libraries ask for."""
+        return [worker.process for worker in self._processes.workers]
 
     def __iter__(self) -> ProcessBatches:
         return self
 
     def __next__(self) -> Any:
         try:
-            return self._processes.next()
+            batch = self._processes.next()
         except StopIteration:
             if not self._persist:
                 self.close()
             raise
+        self._count += 1
+        self._watch(self._count)
+        return batch
 
     def close(self) -> None:
         """End the workers now; otherwise they end with the pass, or with this object."""

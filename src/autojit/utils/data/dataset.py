@@ -75,8 +75,10 @@ class ConcatDataset(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
+        if place < 0:
             raise ValueError("absolute value of index should not exceed dataset length")
+        if place >= len(self):  # which ends a loop over the data set
+            raise IndexError(f"index {index} is out of range for {len(self)} samples")
         part = bisect.bisect_right(self.cumulative_sizes, place)
         before = self.cumulative_sizes[part - 1] if part else 0
         return self.datasets[part][place - before]
@@ -110,6 +112,9 @@ class Subset(Dataset[Any]):
             return self.dataset[[self.indices[place] for place in index]]
         return self.dataset[self.indices[index]]
 
+    def __getitems__(self, indices: list[int]) -> Sequence[Any]:
+        return _items(self.dataset, [self.indices[place] for place in indices])
+
     def __len__(self) -> int:
         return len(self.indices)
 
@@ -118,8 +123,13 @@ class StackDataset(Dataset[Any]):
     """Data sets side by side: items are tuples (or dicts, when given by keyword)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if bool(args) == bool(kwargs):
-            raise ValueError("StackDataset takes data sets either by position or by keyword")
+        if args and kwargs:
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like input/output, but both "
+                "types are given."
+            )
+        if not args and not kwargs:
+            raise ValueError("At least one dataset should be passed")
         self.datasets: Any = args or kwargs
         parts = list(args or kwargs.values())
         self._length = len(parts[0])
@@ -131,8 +141,24 @@ class StackDataset(Dataset[Any]):
             return {name: dataset[index] for name, dataset in self.datasets.items()}
         return tuple(dataset[index] for dataset in self.datasets)
 
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        is_named = isinstance(self.datasets, dict)
+        columns = [_items(part, indices) for part in (self.datasets.values() if is_named else self.datasets)]
+        for column in columns:
+            if len(column) != len(indices):
+                raise ValueError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(column)}")
+        rows = zip(*columns, strict=True)
+        return [dict(zip(self.datasets, row, strict=True)) for row in rows] if is_named else list(rows)
+
     def __len__(self) -> int:
         return self._length
+
+
+def _items(dataset: Any, indices: list[int]) -> Sequence[Any]:
+    """Samples of a data set: at once where it says how."""
+    many = getattr(dataset, "__getitems__", None)
+    found: Sequence[Any] = [dataset[index] for index in indices] if many is None else many(indices)
+    return found
 
 
 def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = None) -> list[Subset]:

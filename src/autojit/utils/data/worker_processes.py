@@ -44,28 +44,28 @@ class Processes:
     def __init__(self, plan: Plan, context: Any, in_order: bool) -> None:
         self._plan = plan
         self._in_order = in_order
-        self._workers: list[_Worker] = []
+        self.workers: list[_Worker] = []
         self._passes = 0
-        self._end = weakref.finalize(self, _end_all, self._workers, os.getpid())
+        self._end = weakref.finalize(self, _end_all, self.workers, os.getpid())
         for place in range(plan.workers):
             task = Task(place, plan.workers, plan.seed, plan.fetcher, plan.keys is None, plan.init)
-            self._workers.append(_Worker(context, task, [worker.connection for worker in self._workers]))
+            self.workers.append(_Worker(context, task, [worker.connection for worker in self.workers]))
         self._keys: Iterator[Any] | None = None
         self._turns: deque[_Worker] = deque()
 
     def begin(self, keys: Iterator[Any] | None) -> None:
         """Start a pass over the data; the rest of the pass before it is dropped."""
         self._passes += 1
-        for worker in self._workers if self._passes > 1 else ():
+        for worker in self.workers if self._passes > 1 else ():
             self._send(worker, Begin(self._passes))
-        for worker in self._workers if self._passes > 1 else ():
+        for worker in self.workers if self._passes > 1 else ():
             while self._received(worker) != Begin(self._passes):
                 pass
             worker.has_ended = False
         self._keys = keys
         self._turns = deque()
         for _ in range(min(self._plan.ahead, MOST_UNDER_WAY)):
-            for worker in self._workers:
+            for worker in self.workers:
                 self._ask(worker)
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class Processes:
 
     def _give_up(self) -> None:
         """End the workers at once, whatever they are doing."""
-        for worker in self._workers:
+        for worker in self.workers:
             worker.process.terminate()
         self.close()
 
@@ -149,12 +149,12 @@ class Processes:
             raise self._lost() from None
 
     def _sentinels(self) -> list[int]:
-        return [worker.process.sentinel for worker in self._workers]
+        return [worker.process.sentinel for worker in self.workers]
 
     def _lost(self) -> RuntimeError:
         """What to raise when a worker is no more; ends the others."""
         ended = wait(self._sentinels(), _GRACE_S)
-        gone = [worker.process for worker in self._workers if worker.process.sentinel in ended]
+        gone = [worker.process for worker in self.workers if worker.process.sentinel in ended]
         for process in gone:
             process.join(_GRACE_S)  # it has ended, but the system may not say so yet
         told = ", ".join(f"{process.pid} {_ending(process.exitcode)}" for process in gone)
@@ -188,6 +188,3 @@ def _end_all(workers: list[_Worker], owner: int) -> None:
             if worker.process.is_alive():
                 getattr(worker.process, end)()
                 worker.process.join(_GRACE_S)
-    for worker in workers:
-        with suppress(ValueError):  # it does not end even so
-            worker.process.close()
