@@ -123,13 +123,16 @@ class Plans:
         ways = [(plan, way) for plan in tuple(self.plans) if plan.key in known for way in tuple(plan.ways)]
         followed: tuple[Plan, Way] | None = None  # whose reads are as they were
         given: Given | None = None
+        known_of = 0  # how many draws that knows
         while True:
             number = len(drawn.values)
             if followed is not None and all(len(plan.draws) <= number for plan, _ in ways):
                 return followed[0]  # whatever is decided now, nothing that is known draws more
             if any(way.asks(number) for _, way in ways):
                 given = given or Given.of(arguments[0], (), arguments[1:])
-                given.drawn[:] = flatten([mapped(value, entering) for value in drawn.values])[0]
+                for value in drawn.values[known_of:]:
+                    given.drawn.extend(flatten(mapped(value, entering))[0])
+                known_of = number
                 ways = [(plan, way) for plan, way in ways if way.goes_on(number, given)]
             if followed not in ways:
                 found = next(((plan, way) for plan, way in ways if plan.is_as_it_was(way)), None)

@@ -43,6 +43,14 @@ class Given(NamedTuple):
         return part[place[1]] if place[1] < len(part) else None
 
 
+class Asked(NamedTuple):
+    """A decision on numbers, and the places of these numbers in what a call has."""
+
+    question: NumberGuard
+    places: tuple[tuple[int, int], ...]
+    leaves: Sequence[ArgumentLeaf]
+
+
 class Way:
     """What one capture has read, and has decided on numbers before each of its draws (``counts``: how many)."""
 
@@ -51,7 +59,6 @@ class Way:
         questions = capture.trace.number_guards
         ends = [*counts, len(questions)]
         starts = [0, *ends]
-        self.questions = [questions[start:end] for start, end in zip(starts, ends, strict=False)]
         held, drawn, *_ = capture.argument_tree.children[0].children
         firsts = 0, held.count, held.count + drawn.count
         self._inputs: dict[Value, tuple[tuple[int, int], ArgumentLeaf]] = {}
@@ -63,6 +70,13 @@ class Way:
                 self._inputs[leaf.value] = place, leaf
             elif leaf.kind == "object" and type(leaf.original) in (int, float):
                 self._baked.append((place, leaf.original))
+        asked = [self._asked(question) for question in questions]
+        self.questions = [asked[start:end] for start, end in zip(starts, ends, strict=False)]
+
+    def _asked(self, question: NumberGuard) -> Asked:
+        """A decision, with the places of what it is made of."""
+        inputs = [self._inputs[value] for value in question.inputs]
+        return Asked(question, tuple([place for place, _ in inputs]), [leaf for _, leaf in inputs])
 
     def asks(self, number: int) -> bool:
         """Whether anything was decided between the draw before and draw ``number``."""
@@ -72,16 +86,14 @@ class Way:
         """Whether a call that has come as far as draw ``number`` this way decides as it did until it draws that."""
         if not self.asks(number):
             return True
-        questions = self.questions[number]
-        if not all(same(given.leaf(place), value) for place, value in self._baked):
+        if self._baked and not all(same(given.leaf(place), value) for place, value in self._baked):
             return False
-        return all(self._goes(question, given) for question in questions)
-
-    def _goes(self, question: NumberGuard, given: Given) -> bool:
-        if question.has_sizes:
-            return False
-        places = tuple([self._inputs[value][0] for value in question.inputs])
-        found = [
-            (self._inputs[value][1], given.leaf(place)) for value, place in zip(question.inputs, places, strict=True)
-        ]
-        return bool(question.goes(given.answers, places, found))
+        answers = given.answers
+        for question, places, leaves in self.questions[number]:
+            found = answers.get((question.form, places))
+            if found is None and not question.has_sizes:
+                values = [(leaf, given.leaf(place)) for leaf, place in zip(leaves, places, strict=True)]
+                found = None if question.goes(answers, places, values) is None else answers[question.form, places]
+            if found is not question.outcome:
+                return False
+        return True
