@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, MISSING, Field, FrozenInstanceError, dataclass, field, fields
-from functools import cache
 from inspect import get_annotations
 from operator import attrgetter
 from reprlib import recursive_repr
-from types import CodeType, FunctionType
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, overload
 
 from autojit.core.locks import new_lock
@@ -170,52 +168,8 @@ def _comparison(names: Sequence[str]) -> dict[str, Any]:
 
 def _initializer(cls: type, listed: Sequence[Field[Any]], frozen: bool) -> Callable[..., None]:
     """``__init__`` with the parameters and defaults that ``dataclass`` gives it."""
-    follows = hasattr(cls, "__post_init__")
-    if any(f.default_factory is not MISSING for f in listed):
-        made = _written(listed, frozen, follows)
-    else:
-        made = _named([f for f in listed if f.init], frozen, follows)
-    made.__name__ = "__init__"
-    made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-    made.__annotations__ = {f.name: f.type for f in listed if f.init} | {"return": None}
-    return made
-
-
-def _named(taken: Sequence[Field[Any]], frozen: bool, follows: bool) -> FunctionType:
-    """The initializer of any class of as many fields, under the names of this one: to compile takes ten times as long.
-
-    Fields with a default of their own (``init=False``) are not among ``taken``.
-    """
-    positional, named = ([f for f in taken if f.kw_only is by_name] for by_name in (False, True))
-    code = _template(len(taken), frozen, follows)
-    names = dict(zip(code.co_varnames[1:], [f.name for f in (*positional, *named)], strict=True))
-    code = code.replace(
-        co_argcount=1 + len(positional),
-        co_kwonlyargcount=len(named),
-        co_varnames=("self", *names.values()),
-        co_names=tuple([names.get(name, name) for name in code.co_names]),
-        co_consts=tuple([names.get(value, value) if type(value) is str else value for value in code.co_consts]),
-        co_name="__init__",
-        co_qualname="__init__",
-    )
-    defaults = tuple([f.default for f in positional if f.default is not MISSING])
-    made = FunctionType(code, _GLOBALS, "__init__", defaults or None)
-    made.__kwdefaults__ = {f.name: f.default for f in named if f.default is not MISSING} or None
-    return made
-
-
-@cache
-def _template(count: int, frozen: bool, follows: bool) -> CodeType:
-    """The code of an initializer of so many fields."""
-    fields = [f"_field_{k}" for k in range(count)]
-    body = [f"put(self, {name!r}, {name})" if frozen else f"self.{name} = {name}" for name in fields]
-    return _function([*fields], [*body, *_FOLLOWING * follows], dict(_GLOBALS)).__code__
-
-
-def _written(listed: Sequence[Field[Any]], frozen: bool, follows: bool) -> FunctionType:
-    """The initializer of a class of which each instance has defaults of its own."""
-    names: dict[str, Any] = dict(_GLOBALS)
-    parameters, named, body = list[str](), list[str](), list[str]()
+    names: dict[str, Any] = {"put": object.__setattr__, "ABSENT": _ABSENT}
+    parameters, named, body = ["self"], list[str](), list[str]()
     for f in listed:
         value = f.name
         if f.default is not MISSING:
@@ -232,14 +186,11 @@ def _written(listed: Sequence[Field[Any]], frozen: bool, follows: bool) -> Funct
         elif f.default_factory is MISSING:
             continue  # the class has its default, or `__post_init__` gives it a value
         body.append(f"put(self, {f.name!r}, {value})" if frozen else f"self.{f.name} = {value}")
-    return _function([*parameters, *(["*", *named] if named else [])], [*body, *_FOLLOWING * follows], names)
-
-
-_GLOBALS: dict[str, Any] = {"put": object.__setattr__, "ABSENT": _ABSENT}
-_FOLLOWING = ("self.__post_init__()",)
-
-
-def _function(parameters: Sequence[str], body: Sequence[str], names: dict[str, Any]) -> FunctionType:
-    exec(f"def __init__({', '.join(['self', *parameters])}):\n " + "\n ".join(body or ["pass"]), names)
-    made: FunctionType = names["__init__"]
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    signature = ", ".join([*parameters, *(["*", *named] if named else [])])
+    exec(f"def __init__({signature}):\n " + "\n ".join(body or ["pass"]), names)
+    made: Callable[..., None] = names["__init__"]
+    made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    made.__annotations__ = {f.name: f.type for f in listed if f.init} | {"return": None}
     return made
