@@ -34,8 +34,7 @@ from autojit.functions.shape import Tensors, cat, diag_embed, each, meshgrid, re
 from autojit.functions.special import lgamma
 from autojit.history.op_node import rename_node
 from autojit.ops.base import normalize_axis
-from autojit.ops.halves import HALVES
-from autojit.ops.matmul import require_base
+from autojit.ops.matmul import HALVES, require_base
 from autojit.ops.sources import is_one
 from autojit.tensor.of_arrays import constant
 from autojit.tensor.tensor import Tensor, type_of, wrap

@@ -69,29 +69,33 @@ def interpolate(
     if not dtype.is_floating_point and (dtype is not aj.uint8 or mode not in _OF_BYTES):
         raise UnsupportedDTypeError(f'"interpolate" with mode {mode!r} not implemented for {dtype}', {"input": input})
     if mode == "area":
-        return rename_node(
-            laid_out_as(_averaged(in_single(input), sizes).to(dtype), input), f"AdaptiveAvgPool{axes}DBackward0"
-        )
-    found, is_bytes = (
-        in_single(input) if mode in _LINEAR_BY_AXES else input,
-        dtype is aj.uint8 and mode in ("bilinear", "bicubic"),
-    )
-    for k in reversed(range(axes)):
-        old = input.shape[2 + k]
-        found = found.float() if is_bytes else found
-        if antialias:
-            step = _step(found, old, sizes[k], scales[k], bool(align_corners))
-            found = _smoothed(found, 2 + k, step, sizes[k], mode)
-        else:
-            found = _along(found, 2 + k, old, sizes[k], scales[k], mode, bool(align_corners))
-        if is_bytes:  # as in torch, rounded after each axis
-            found = (found + 0.5).floor().clamp(0, 255).to(dtype)
-    found = found if found.dtype is dtype else found.to(dtype)
+        found = _averaged(in_single(input), sizes).to(dtype)
+        return rename_node(laid_out_as(found, input), f"AdaptiveAvgPool{axes}DBackward0")
+    found = _resampled(input, sizes, scales, mode, bool(align_corners), antialias)
     arguments: dict[str, Any] = {"output_size": None if size is None else tuple(sizes)}
     arguments["scale_factors"] = None if scale_factor is None else tuple(scales)
     arguments |= {"align_corners": bool(align_corners)} if mode in _LINEAR_BY_AXES else {}
     arguments |= dict(zip(_SCALE_NAMES[axes], scales, strict=True)) if axes in _SCALE_NAMES else {}
     return rename_node(laid_out_as(found, input), _node_name(mode, axes, antialias), **arguments)
+
+
+def _resampled(
+    input: Tensor, sizes: list[int], scales: list[float | None], mode: str, align_corners: bool, antialias: bool
+) -> Tensor:
+    """One axis after the other; halves in float32."""
+    found, dtype = in_single(input) if mode in _LINEAR_BY_AXES else input, input.dtype
+    is_bytes = dtype is aj.uint8 and mode in ("bilinear", "bicubic")
+    for k in reversed(range(len(sizes))):
+        old = input.shape[2 + k]
+        found = found.float() if is_bytes else found
+        if antialias:
+            step = _step(found, old, sizes[k], scales[k], align_corners)
+            found = _smoothed(found, 2 + k, step, sizes[k], mode)
+        else:
+            found = _along(found, 2 + k, old, sizes[k], scales[k], mode, align_corners)
+        if is_bytes:  # as in torch, rounded after each axis
+            found = (found + 0.5).floor().clamp(0, 255).to(dtype)
+    return found if found.dtype is dtype else found.to(dtype)
 
 
 def _node_name(mode: str, axes: int, antialias: bool) -> str:
