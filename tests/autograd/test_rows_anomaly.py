@@ -115,7 +115,7 @@ def test_S3_109_the_forward_traceback_comes_first_and_shows_the_users_lines(mode
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     found = [str(Path(__file__).resolve().parents[2] / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(found), "PYTHONWARNINGS": ""}
     command = [sys.executable, str(program), mode.name]
     text = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stderr
     places = [
