@@ -90,7 +90,7 @@ class Momentum(aj.optim.Optimizer):
         super().__init__(params, {"lr": 0.1})
 
     @aj.no_grad()
-    def step(self) -> None:
+    def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
             for p in group["params"]:
                 state = self.state[p]
