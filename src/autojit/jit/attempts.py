@@ -74,7 +74,7 @@ def note_reason(owner: JitFunction, outcome: Eagerly) -> None:
 
 def by_steps(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Outcome:
     """The outcome of a call by a step, in whatever form of the function that takes."""
-    if owner.payoff.rests and not (owner.fullgraph or owner.is_measured):
+    if not (owner.fullgraph or owner.is_measured) and owner.payoff.rests():
         return Eagerly(InVain(owner.payoff.in_vain()))
     outcome = attempted(_by_step, owner, args, kwargs, drawn)
     while isinstance(outcome, Rebinds):

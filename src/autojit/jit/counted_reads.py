@@ -20,6 +20,8 @@ from autojit.runtime.entry_spec import MISSING
 if TYPE_CHECKING:
     from autojit.jit.observed_objects import ObservedObjects
 
+UNCOUNTED = frozenset(("_step_calls", "_is_captured"))  # of an optimiser: compiled steps run unseen
+
 
 class CountedReads:
     """Modules and optimisers that one capture has met.

@@ -41,9 +41,8 @@ class Payoff:
         self._rest = FREE
         self._resting = 0
 
-    @property
     def rests(self) -> bool:
-        """Whether the call that begins is to run line by line without a look for its step."""
+        """Whether the call that begins is to run line by line without a look for its step; it is counted."""
         self._resting -= self._resting > 0
         return self._resting > 0
 

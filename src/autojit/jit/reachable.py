@@ -23,6 +23,7 @@ from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.functions.random import default_generator
 from autojit.history.gradients import hook_tables
+from autojit.jit.counted_reads import UNCOUNTED
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.held_contents import fill
 from autojit.jit.observed_functions import BAGS
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 DEEPEST = 60
 _OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "functions.random", "utils", "distributions"))
 """autojit's own objects that users see as state of theirs; the others are machinery and caches."""
-_UNSEEN = frozenset({"_step_calls", "_is_captured", "_made_in"})  # of steps that run compiled: differ
+_UNSEEN = UNCOUNTED | {"_made_in"}  # of steps that run compiled: differ
 
 
 @record(eq=False, frozen=False)

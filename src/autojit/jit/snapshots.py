@@ -24,6 +24,7 @@ from autojit.jit.arguments import BAKED, ArgumentLeaf
 from autojit.jit.assigned_places import Assigned, Rebinding
 from autojit.jit.calls import Call
 from autojit.jit.container_changes import WHOLE
+from autojit.jit.counted_reads import UNCOUNTED
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.guards import PRIMITIVES, Guard, same, stays
 from autojit.jit.histories import history_of
@@ -255,8 +256,8 @@ class Snapshot:
             if _is_untouched(table, before):
                 continue  # most tables
             for key in dict.fromkeys((*table, *before)):
-                if (id(table), key) in self.observer.rebound:
-                    continue  # the step's own argument, put there for the capture
+                if (id(table), key) in self.observer.rebound or key in UNCOUNTED:
+                    continue  # the step's own argument, put there for the capture; what no compiled step counts
                 old, new = before.get(key, MISSING), table.get(key, MISSING)
                 is_own = id(table) in counted.of_own and (id(table), key) not in counted.assigned
                 if not same(new, old) and (not is_own or key == "training" or _is_traced(new)):
