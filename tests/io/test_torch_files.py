@@ -115,6 +115,7 @@ def values() -> dict[str, Any]:
     return {
         "rows": base.view(3, 4)[1:], "all": base, "turned": aj.arange(6).reshape(2, 3).T, "empty": aj.empty(0, 3),
         "scalar": aj.tensor(2.5), "bf": aj.tensor([1.5], dtype=aj.bfloat16), "u": aj.tensor([7], dtype=aj.uint32),
+        "bytes_of": aj.arange(6.0).to(aj.float8_e5m2)[1::2],
         "flags": aj.tensor([True, False]), "complex": aj.tensor([1 + 2j], dtype=aj.complex128),
         "parameter": aj.nn.Parameter(aj.ones(2)), "sparse": aj.eye(2).to_sparse(), "rows_of": aj.eye(2).to_sparse_csr(),
         "columns_of": aj.eye(2).to_sparse_csc(), "blocks": aj.eye(4).to_sparse_bsr((2, 2)),

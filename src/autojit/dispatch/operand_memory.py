@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from autojit.core.device_array import Array, layout_in_memory, on_layout
 from autojit.core.errors import UsageError
+from autojit.core.strided_views import as_strided
 from autojit.core.types import TensorType
 from autojit.ir.concrete import hinted
 from autojit.ops.reinterpret import AsStrided

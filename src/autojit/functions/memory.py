@@ -12,6 +12,7 @@ from autojit.core.device_array import DeviceArray, first_address, layout_in_memo
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import DeviceError, TraceError, UsageError, too_large
 from autojit.core.sizes import is_symbolic, size_max
+from autojit.core.strided_views import as_strided as strided
 from autojit.dispatch.composite_nodes import in_one_node
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import value_of
@@ -368,7 +369,7 @@ def empty_strided(
     except ValueError as error:
         raise too_large(size, error) from None
     steps = [step * wanted.size_bytes for step in stride]
-    made = placed(wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), steps)), place)
+    made = placed(wrap(strided(flat, tuple(size), steps)), place)
     made.requires_grad = requires_grad
     return made
 

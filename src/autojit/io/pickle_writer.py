@@ -116,7 +116,7 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
         if isinstance(t, aj.nn.parameter.UninitializedTensorMixin):
             return name_of("torch.nn.parameter", type(t).__name__), (t.requires_grad, t.device, t.dtype)
         if isinstance(t, aj.nn.Parameter):
-            made = (t.detach(), t.requires_grad, collections.OrderedDict())
+            made: tuple[Any, ...] = (t.detach(), t.requires_grad, collections.OrderedDict())
             if not t.__dict__:
                 return name_of("torch._utils", "_rebuild_parameter"), made
             return name_of("torch._utils", "_rebuild_parameter_with_state"), (*made, dict(t.__dict__))

@@ -10,11 +10,11 @@ from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided as numpy_as_strided
 
 from autojit.core.dtypes import DType, dtype_of_numpy, int8, int16, int32, int64
 from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
+from autojit.core.strided_views import as_strided as numpy_as_strided
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
 from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp, not_differentiable

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.records import record
 from autojit.core.sizes import seems_equal
+from autojit.core.strided_views import as_strided
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Ndarray, O, Op, Operands, bind
