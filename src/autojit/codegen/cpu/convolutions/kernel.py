@@ -41,7 +41,7 @@ from autojit.codegen.cpu.convolutions.weight_columns import WeightColumns, has_c
 from autojit.codegen.cpu.convolutions.weight_kernel import print_convolution_weight
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.machine import aligned
-from autojit.codegen.cpu.vector_text import INTERNAL, WRITTEN_OUT, VectorKernel, VectorModule, VectorText
+from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State
 from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
@@ -140,7 +140,7 @@ class _Printer:
         if self.ordered is not None:
             self.layout, self.row_step = self.ordered.ordered, 1
         self.places = prod(self.layout.result)
-        self.module, self.is_open = VectorModule(WRITTEN_OUT), self.layout.is_open
+        self.module, self.is_open = VectorModule(), self.layout.is_open
         self.pairs = None
         if self.lanes.of_pairs:
             lines = (self.groups * self.rows, taps) if isinstance(op, Convolution) else (self.groups, self.rows * taps)

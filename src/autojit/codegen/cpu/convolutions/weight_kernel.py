@@ -34,7 +34,7 @@ from autojit.codegen.cpu.convolutions.packing import (
 from autojit.codegen.cpu.convolutions.tiles import packing_cycles
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.machine import aligned
-from autojit.codegen.cpu.vector_text import INTERNAL, WRITTEN_OUT, VectorKernel, VectorModule, VectorText
+from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State
 from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
@@ -95,7 +95,7 @@ class _Printer:
         row_bytes = max(self.block_inputs, 1) * self.size
         laid_out = partial(forward_layout, op, image.shape[2:], op.extents, output.shape[2:], row_bytes)
         self.layout = laid_out()
-        self.module, self.is_open = VectorModule(WRITTEN_OUT), self.layout.is_open
+        self.module, self.is_open = VectorModule(), self.layout.is_open
         self.tile = _tile(min(self.outputs, self.block_outputs), self.block_inputs * self.taps, target)
         self._plan_stretches(laid_out(True))
         self._plan_rounds()
