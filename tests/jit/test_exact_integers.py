@@ -72,6 +72,7 @@ def _agree(question: Callable[..., Any], calls: list[tuple[int, ...]]) -> None:
         assert [getattr(at, f"n{k}") for k in range(len(ns))] == [n + 1 for n in ns]
 
 
+@pytest.mark.filterwarnings("ignore:(?s)jit. .* served no second call")
 @pytest.mark.parametrize("name", ONE)
 def test_of_one(name: str) -> None:
     _agree(ONE[name], [(n,) for n in EDGES])
