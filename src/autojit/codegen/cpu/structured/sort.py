@@ -183,6 +183,10 @@ class _LineSorter(_Sorter):
         outer = self.quotient(number, self.inner)
         column = self.remainder(number, self.inner)
         start, target = (self.add(self.mul(outer, extent * self.inner), column) for extent in (self.length, self.kept))
+        self._order(start, target)
+
+    def _order(self, start: str, target: str) -> None:
+        """Find the places of a line that begins at ``start``, and write what is asked for from ``target`` on."""
         self.reset()
         if is_symbolic(self.length):
             with self.when(self.test("sle", self.n, SHORT)):
@@ -245,10 +249,7 @@ class _LineSelector(_LineSorter):
         passes = 8 * self.key_bytes * (1 + bool(self.ranks[0])) / self.together
         return length * (1.0 + passes * SELECT_NS) + self.kept * self.key_bytes * DIGIT_NS + 100.0
 
-    def _line(self, number: str) -> None:
-        outer = self.quotient(number, self.inner)
-        column = self.remainder(number, self.inner)
-        start, target = (self.add(self.mul(outer, extent * self.inner), column) for extent in (self.length, self.kept))
+    def _order(self, start: str, target: str) -> None:
         if not self.kept:
             return
         self.reset()
