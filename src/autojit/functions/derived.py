@@ -12,7 +12,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.device import DeviceLike
-from autojit.core.dtypes import DType, bool_, float32, int64
+from autojit.core.dtypes import HALVES, DType, bool_, float32, int64
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.core.sizes import agree, is_symbolic, seems_equal
 from autojit.core.wrapping import named
@@ -34,7 +34,7 @@ from autojit.functions.shape import Tensors, cat, diag_embed, each, meshgrid, re
 from autojit.functions.special import lgamma
 from autojit.history.op_node import rename_node
 from autojit.ops.base import normalize_axis
-from autojit.ops.matmul import HALVES, require_base
+from autojit.ops.matmul import require_base
 from autojit.ops.sources import is_one
 from autojit.tensor.of_arrays import constant
 from autojit.tensor.tensor import Tensor, type_of, wrap

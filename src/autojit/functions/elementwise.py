@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from autojit import ops
-from autojit.core.dtypes import DType, bool_, complex128, float16, float32, float64, int64, promote_with_number
+from autojit.core.dtypes import HALVES, DType, bool_, complex128, float16, float32, float64, int64, promote_with_number
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
 from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.dispatch import apply, apply_single, in_range, number
@@ -29,7 +29,6 @@ from autojit.functions.refused_dtypes import refuses
 from autojit.history.op_node import rename_node
 from autojit.ops.elementwise_arithmetic import keeps_digits
 from autojit.ops.elementwise_exponential import PowNumber, power_of
-from autojit.ops.halves import HALVES
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, float64, int64
+from autojit.core.dtypes import HALVES, DType, bool_, float32, float64, int64
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import agree
@@ -40,7 +40,6 @@ from autojit.ops.sources import arange
 
 __all__ = ["Attending", "Attention", "AttentionAdjoint"]
 
-HALVES = (float16, bfloat16)
 FLOATS = (*HALVES, float32, float64)
 
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, ClassVar
 
-from autojit.core.dtypes import DType, bool_, float32
+from autojit.core.dtypes import HALVES, DType, bool_, float32
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
@@ -28,7 +28,6 @@ from autojit.ir.op import Ndarray, O, Op, Operands, bind
 from autojit.ops.base import Structured, conjugate, product_jvp
 from autojit.ops.by_name import apply
 from autojit.ops.convolution_reference import Geometry, evaluate, evaluate_input, evaluate_weight
-from autojit.ops.matmul import HALVES
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import permute, reshape
 

@@ -14,10 +14,9 @@ from typing import Any, TypeVar, cast
 from autojit.core.dtypes import DType, bfloat16, float16, float32
 from autojit.ops.elementwise_arithmetic import cast as converted
 
-__all__ = ["HALVES", "rounded_once"]
+__all__ = ["rounded_once"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-HALVES = (float16, bfloat16)
 
 
 def rounded_once(composite: F) -> F:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32
+from autojit.core.dtypes import HALVES, DType, bool_, float32
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import agree, seems_equal
@@ -25,8 +25,6 @@ __all__ = [
     "Matmul", "addbmm", "addmm", "addmv", "addr", "adjoint_matrix", "baddbmm", "bmm", "dot", "inner", "kron",
     "matmul", "mm", "mv", "outer", "tensordot", "vdot",
 ]  # fmt: skip
-
-HALVES = (float16, bfloat16)
 
 
 @record

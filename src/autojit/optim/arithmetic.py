@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import autojit as aj
-from autojit.core.dtypes import DType, float32
+from autojit.core.dtypes import HALVES, DType, float32
 from autojit.core.source import SourceLocation
-from autojit.ops.halves import HALVES
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
 from autojit.tensor.state import is_tracing, outside_trace, state

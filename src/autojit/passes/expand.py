@@ -14,7 +14,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from autojit.core.dtypes import DType, bfloat16, float16, float32, int32, int64
+from autojit.core.dtypes import HALVES, DType, float32, int32, int64
 from autojit.core.machine import Attending, Machine
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
@@ -26,8 +26,6 @@ from autojit.passes.complex_parts import split_complex
 from autojit.passes.flexible_scores import opened, written_out
 from autojit.passes.fourier import transform_rules
 from autojit.passes.rewrite import Rewriter, Rule
-
-HALVES = (float16, bfloat16)
 
 
 def _cast(x: Tracer, dtype: DType) -> Any:

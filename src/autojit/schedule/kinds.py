@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import Enum
 from math import prod
 
-from autojit.core.dtypes import float32, float64
+from autojit.core.dtypes import HALVES, float32, float64
 from autojit.core.machine import Machine
 from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node
@@ -21,7 +21,7 @@ from autojit.ops.elementwise_complex import Complex, Imag, Real
 from autojit.ops.formula import is_lowered
 from autojit.ops.indexing import Gathering
 from autojit.ops.joining import Concatenate
-from autojit.ops.matmul import HALVES, Matmul, MatmulAdd
+from autojit.ops.matmul import Matmul, MatmulAdd
 from autojit.ops.random import RandomBits
 from autojit.ops.shape import SliceUpdate
 

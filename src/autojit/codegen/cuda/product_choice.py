@@ -1,7 +1,7 @@
 """Which tile a product is computed in, and in how many parts its contracted axis is: by sizes alone.
 
 An estimate of the cycles that a GPU takes decides. Its constants were fitted to 2,163 kernels measured on an H100 and
-an H200, of 37 sizes in float32 and bfloat16, transposed and not (`docs/design/device_products.md`); it has to be right
+an H200, of 32 sizes in float32 and bfloat16, transposed and not (`docs/design/device_products.md`); it has to be right
 about which of two tiles is faster, not about how fast.
 """
 

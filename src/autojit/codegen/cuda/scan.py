@@ -27,9 +27,7 @@ from autojit.ops.scans import Cumulative, CumulativeExtreme
 SHORT = 32  # steps of a line, which a thread walks as fast as a block waits for its threads
 BUSY_LINES = 256  # per processor: enough for a thread each
 TOGETHER_BYTES = 32  # of neighbouring lines that threads side by side read at once, which is what memory gives
-LONE_STEPS = (
-    128  # of lines that are not next to each other, which a thread reads to their end before they leave its cache
-)
+LONE_STEPS = 128  # of lines apart up to which a thread's reads stay in its cache till they are used [not measured]
 THREADS = 256  # of a block
 MOST_STEPS = 8  # of a thread in a tile
 STATE_BYTES = 32  # of a thread in a tile: what it takes of registers, several times over

@@ -9,6 +9,7 @@ import math
 from math import prod
 
 import autojit as aj
+from autojit.core.dtypes import HALVES
 from autojit.core.sizes import surely_equal
 from autojit.core.types import Shape
 from autojit.dispatch.dispatch import apply
@@ -21,7 +22,6 @@ from autojit.tensor import Tensor
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 
-HALVES = (aj.float16, aj.bfloat16)
 FLOATS = (*HALVES, aj.float32, aj.float64)
 
 

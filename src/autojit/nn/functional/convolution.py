@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from autojit import ops
-from autojit.core.dtypes import DType, float32
+from autojit.core.dtypes import HALVES, DType, float32
 from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
 from autojit.functions.autocast import in_lower_precision
 from autojit.functions.formats import laid_out_as
 from autojit.history.op_node import rename_node
 from autojit.nn.functional.windows import Extents
-from autojit.ops.halves import HALVES
 from autojit.tensor import Tensor
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]

@@ -9,6 +9,7 @@ import numpy as np
 import autojit as aj
 from autojit import ops
 from autojit.autograd import Function
+from autojit.core.dtypes import HALVES
 from autojit.core.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
 from autojit.core.user_warnings import warn
@@ -20,7 +21,6 @@ from autojit.history.op_node import rename_node
 from autojit.nn.functional.reduction import COMMON
 from autojit.nn.functional.windows import in_single
 from autojit.ops.composed import ADDMM, LINEAR_ROWS
-from autojit.ops.halves import HALVES
 from autojit.tensor import Tensor
 from autojit.tensor.state import computes_at_once, state
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import autojit as aj
 from autojit import ops
+from autojit.core.dtypes import HALVES
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.records import record
 from autojit.core.sizes import size_max, surely_equal
@@ -59,7 +60,7 @@ class Window:
 
 def in_single(x: Tensor) -> Tensor:
     """Halves in float32, in which they are added: their means are rounded once."""
-    return x.to(aj.float32) if x.dtype in (aj.float16, aj.bfloat16) else x
+    return x.to(aj.float32) if x.dtype in HALVES else x
 
 
 def windows(

@@ -14,10 +14,10 @@ from autojit.backend import compiling_by, cpu_backend, host_backend
 from autojit.codegen.cpu.machine import CPU_MACHINE, machine_of
 from autojit.codegen.target import HostTarget
 from autojit.compiler import compile
-from autojit.core.dtypes import bfloat16
+from autojit.core.dtypes import HALVES, bfloat16
 from autojit.core.machine import Machine
 from autojit.ir import evaluate, parse_graph, verify
-from autojit.ops.matmul import HALVES, Matmul, MatmulAdd
+from autojit.ops.matmul import Matmul, MatmulAdd
 from autojit.passes.pipeline import optimize
 from autojit.runtime.host import cached_host_target
 from autojit.schedule.bands import Band
