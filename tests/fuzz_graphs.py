@@ -30,7 +30,7 @@ from autojit.ir import Graph, GraphBuilder, Op, evaluate, verify
 from autojit.ir.op import bind
 from autojit.ops.indexing import Gather, GatherNd, IndexSelect
 from autojit.ops.scattering import IndexPut, IndexUpdate, Scatter
-from tests.codegen.agreement import check_compiled, check_donated
+from tests.codegen.agreement import check_compiled, check_donated, check_fenced
 from tests.on_cpu import compiling_with
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 31)
@@ -418,7 +418,7 @@ FINE_BANDS = {"least_bytes": 1, "slice_bytes": 256, "least_slices": 2}
 
 @contextmanager
 def cut(how: str) -> Iterator[None]:
-    """Compile ``fine`` (see ``FINE``), ``checked`` (every access tested), ``donated`` (in place), or ``usual``ly."""
+    """Compile ``fine`` (see ``FINE``), ``checked`` (every access tested) or ``usual``ly."""
     saved = {(module, name): getattr(import_module(module), name) for module, names in FINE.items() for name in names}
     was_checked = config.check
     try:
@@ -435,13 +435,17 @@ def cut(how: str) -> Iterator[None]:
 
 
 def check_seed(seed: int, how: str = "usual") -> bool:
-    """Check one case; False when its numbers are too sensitive to judge. AssertionError or CompileError on failure."""
+    """Check one case; False when its numbers are too sensitive to judge. AssertionError or CompileError on failure.
+
+    ``how`` may also name ``donated`` (in place) and ``fenced`` (nothing around an input may be read).
+    """
     graph, inputs = graph_case(seed)
     with np.errstate(all="ignore"):
         if not is_stable(graph, inputs):
             return False
     with cut(how):
-        (check_donated if "donated" in how else check_compiled)(graph, inputs, ULPS)
+        check = check_donated if "donated" in how else check_fenced if "fenced" in how else check_compiled
+        check(graph, inputs, ULPS)
     return True
 
 

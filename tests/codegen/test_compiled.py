@@ -48,6 +48,11 @@ def test_a_fold_that_each_slice_of_a_band_keeps_for_itself() -> None:
     assert check_seed(10_864, "fine")
 
 
+def test_rows_of_a_chunk_that_is_smaller_than_a_unit_of_them() -> None:
+    """Sums of products took eight rows at a time, from before the first one."""
+    assert check_seed(7_130, "fine,fenced")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("op_class", OPS, ids=lambda op: op.name)
 def test_compiled_equals_eager_in_every_dtype(op_class: type[Op]) -> None:
@@ -55,7 +60,7 @@ def test_compiled_equals_eager_in_every_dtype(op_class: type[Op]) -> None:
         check_op(op_class, dtype)
 
 
-@pytest.mark.parametrize("how", ["usual", "fine", "checked", "fine,donated"])
+@pytest.mark.parametrize("how", ["usual", "fine", "checked", "fine,donated", "fine,fenced"])
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_random_graphs_compile_to_what_the_interpreter_computes(first: int, how: str) -> None:
     for seed in range(first, first + (20 if how in ("usual", "fine") else 8)):
@@ -63,6 +68,6 @@ def test_random_graphs_compile_to_what_the_interpreter_computes(first: int, how:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["usual", "fine", "checked", "donated", "fine,checked", "fine,donated"])
+@pytest.mark.parametrize("how", ["usual", "fine", "checked", "donated", "fine,checked", "fine,donated", "fine,fenced"])
 def test_long_campaign_of_random_graphs(how: str) -> None:
     assert campaign(1000, 10_000, how) == []

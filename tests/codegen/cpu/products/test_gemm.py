@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import mmap
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,7 @@ from autojit.runtime.host import cached_host_target
 from autojit.runtime.llvm import assembly
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
+from tests.fences import Fence
 
 Array = np.ndarray[Any, Any]
 
@@ -250,25 +250,6 @@ def test_bits_do_not_depend_on_single_rows(gemm: Gemm, rng: np.random.Generator)
         for row in range(13):
             gemm.multiply(a[row : row + 1], b, single[row : row + 1])
         assert single.tobytes() == whole.tobytes()
-
-
-class Fence:
-    """Room for one array that ends where unreadable memory begins."""
-
-    def __init__(self, size_bytes: int) -> None:
-        page = mmap.PAGESIZE
-        pages = -(-max(size_bytes, 1) // page)
-        self.area = mmap.mmap(-1, (pages + 1) * page)
-        start = ctypes.addressof(ctypes.c_char.from_buffer(self.area))
-        protect = ctypes.CDLL(None, use_errno=True).mprotect
-        assert protect(ctypes.c_void_p(start + pages * page), ctypes.c_size_t(page), 0) == 0
-        self.end = pages * page
-
-    def array(self, values: Array) -> Array:
-        first = self.end - values.nbytes
-        x = np.frombuffer(self.area, values.dtype, values.size, first).reshape(values.shape)
-        x[...] = values
-        return x
 
 
 def test_nothing_beyond_the_operands_is_touched(gemm: Gemm, rng: np.random.Generator) -> None:

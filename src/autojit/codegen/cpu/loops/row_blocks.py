@@ -23,7 +23,7 @@ from autojit.codegen.expressions import Memo
 from autojit.codegen.phases import Phase, phases_of, row_results
 from autojit.codegen.scalar import Scalar
 from autojit.core.records import record
-from autojit.core.sizes import is_symbolic, typical
+from autojit.core.sizes import is_symbolic, size_min, typical
 from autojit.ir.graph import Value
 from autojit.ir.index import LoopVariable
 from autojit.schedule.expressions import Applied, Expr, Load
@@ -200,10 +200,17 @@ class BlockPrinter(DotPrinter):
             sizes.append(plan.size)
         return all(not is_symbolic(n) and n % unit == 0 for n in sizes)
 
+    def _begin_behind(self, unit: int) -> bool:
+        """Whether as many rows as a unit are known to be there where a chunk ends, wherever it begins."""
+        least = prod(v.extent for v in self.walk.rows[self.program.prefix :])
+        if self.plan.count != 1 and not self.program.prefix:
+            least = size_min(least, self.plan.size)
+        return not is_symbolic(least) and least >= unit
+
     def _dots_of_block(self, number: int, factors: Sequence[Load], start: str, stop: str) -> None:
         """A reduction of all rows of the block."""
         unit = min(DOT_UNIT, self.block_rows)
-        if not is_symbolic(self.walk.row_count):  # enough of them: a unit that is not whole begins a few rows earlier
+        if self._begin_behind(unit):  # a unit that is not whole begins a few rows earlier
             with self.loop(start, stop, unit, stem="dots") as place:
                 first = place if self._are_whole(unit) else self.least(place, self.sub(stop, unit))
                 self._unit_of_dots(number, factors, [self.add(first, k) if k else first for k in range(unit)], start)
