@@ -40,7 +40,8 @@ class Forms:
         form, values = self._form(group, stored)
         found = self.known.get(form)
         if found is None:
-            built = build_program(group, [v for v in group.level if v in stored], self.definitions, self.inline)
+            inline = self.inline | group.again
+            built = build_program(group, [v for v in group.level if v in stored], self.definitions, inline)
             program = settle(built)
             if len(self.known) >= MOST_FORMS:
                 self.known.clear()
@@ -52,7 +53,7 @@ class Forms:
     def _form(self, group: Group, stored: AbstractSet[Value]) -> tuple[Any, list[Value]]:
         """Everything a program depends on but the values themselves, which are numbered in the order of their use."""
         # The values themselves are left out, but not which of them are one: x * x is another program than x * y.
-        definitions, inline, level = self.definitions, self.inline, group.level
+        definitions, inline, level = self.definitions, self.inline | group.again, group.level
         numbers: dict[Value, int] = {}
         parts: list[Any] = [group.shape, group.row_axes, group.prefix]
 

@@ -40,6 +40,7 @@ class Group:
     level: dict[Value, str] = field(default_factory=dict)
     position: dict[Value, Indices] = field(default_factory=dict)
     buffers: set[Value] = field(default_factory=set)
+    again: set[Value] = field(default_factory=set)  # values of other groups that this one computes itself (`again`)
     awaited: set[Value] = field(default_factory=set)  # that must exist before, though nothing of them is read
     size: int = field(init=False)  # points of the domain
     weight: int = field(init=False)  # what they count where costs are weighed

@@ -29,6 +29,7 @@ from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
 from autojit.ops.transfers import ToDevice
 from autojit.ops.while_sweeps import WhileLoop
+from autojit.schedule.again import compute_again
 from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.commits import failing_nodes, failing_units, order_commits, sure_nodes, with_checks
@@ -124,6 +125,8 @@ class Scheduler:
         self._output_needs()
         fuser = Fuser(self.graph, self.definitions, self.kinds, self.inline, self.machine)
         units = fuser.run()
+        kept = {*self.outputs, *(c.source for c in self.copies)}
+        compute_again(fuser, kept, {self.graph.inputs[source] for source in self.donated.values()})
         stored = self._stored_values(fuser, units)
         can_fail = failing_units(fuser, self.failing)
         # Commits first: what they copy at the end needs no place among the readers of a donated input.
