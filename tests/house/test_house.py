@@ -167,6 +167,7 @@ def test_few_files_read_the_value_that_an_open_size_had_at_the_capture() -> None
 
 
 BOUNDS = {  # numbers that bound what a pass or the schedule looks at, wherever a graph runs
+    "schedule/again.py": {"MOST_OPS", "MOST_VALUES"},  # ops repeated for one value, values decided on together
     "schedule/bands.py": {"LOOK_AHEAD", "LONG_ROWS", "LEAST_KERNELS", "TRIAL_GRAINS"},
     "schedule/batches.py": {"MOST_KERNELS"},
     "schedule/forms.py": {"MOST_FORMS"},
@@ -180,6 +181,8 @@ BOUNDS = {  # numbers that bound what a pass or the schedule looks at, wherever 
     "passes/fourier.py": {"TURNS"},  # sines and cosines of a table
     "passes/index_bounds.py": {"DEEPEST"},
     "passes/join_products.py": {"FEWEST", "LENIENCE"},  # counts of products; what open lengths may cost
+    "passes/join_rows.py": {"FEWEST", "MOST_ROWS", "LEAST_COLUMNS"},  # counts of products and their sizes
+    "passes/join_sums.py": {"FEWEST", "COLUMNS"},  # counts of column sums; their axis
     "passes/read_parts.py": {"UNREAD"},  # the part of a product that must be unread
     "passes/share_steps.py": {"EXPANSION"},  # elements stored for one read
     "passes/simplify.py": {"MAX_FOLDED_OPERANDS"},

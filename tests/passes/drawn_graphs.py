@@ -235,9 +235,13 @@ def products(seed: int, large: bool) -> list[Graph]:
     w = graph.input((size, size))
     xs = graph.input((steps, rows, size))
     h = graph.input((rows, size))
+    of_inputs = graph.input((size, size)) if draw.random() < 0.5 else None
+    bias = graph.input((size,)) if draw.random() < 0.5 else None
     outputs = []
     for k in range(steps):
         x = ops.reshape(ops.strided_slice(xs, (k, 0, 0), (k + 1, rows, size), (1, 1, 1)), (rows, size))
+        x = x if of_inputs is None else bind(Matmul(), x, of_inputs)
+        x = x if bias is None else graph.apply("add", x, bias)
         if draw.random() < 0.8:
             h = bind(Matmul(), h, w)
         h = graph.apply("tanh", graph.apply(draw.choice(BINARY), h, x))

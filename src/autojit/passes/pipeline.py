@@ -22,7 +22,9 @@ from autojit.passes.expand import expand
 from autojit.passes.fill_empty import fill_empty
 from autojit.passes.given_sizes import take_given_sizes
 from autojit.passes.join_products import join_products
+from autojit.passes.join_rows import join_rows
 from autojit.passes.join_slices import join_slices
+from autojit.passes.join_sums import join_sums
 from autojit.passes.layout import transpose_products
 from autojit.passes.loop_bodies import optimize_bodies
 from autojit.passes.narrow_products import loosen_narrow_products
@@ -47,7 +49,10 @@ PASSES: tuple[Pass | MachinePass, ...] = (
     multiply_what_is_read,
     transpose_products,
     simplify,
+    eliminate_dead_code,
+    join_rows,
     join_products,
+    join_sums,
     eliminate_common_subexpressions,
     loosen_narrow_products,
     accumulate_products,
@@ -66,7 +71,16 @@ NEEDED: tuple[Pass | MachinePass, ...] = (
     end_unawaited,
 )  # to be lowered at all
 FOR_MACHINES: frozenset[Pass | MachinePass] = frozenset(
-    (expand, join_products, loosen_narrow_products, accumulate_products, settle_devices, split_folds, update_rows)
+    (
+        expand,
+        join_rows,
+        join_products,
+        loosen_narrow_products,
+        accumulate_products,
+        settle_devices,
+        split_folds,
+        update_rows,
+    )
 )
 """Those that ask where the graph will run."""
 

@@ -107,7 +107,14 @@ class Leaving:
                 left.append(node)
         self.group.members = left[::-1]
         if not left:
-            self.fuser.leave_out(self.group)
+            self._leave_out()
+
+    def _leave_out(self) -> None:
+        fuser, unit = self.fuser, self.group.id
+        fuser.units[unit] = None
+        fuser.alive &= ~(1 << unit)
+        for value in self.group.buffers:
+            fuser.readers[value] = [other for other in fuser.readers_of_value(value) if other != unit]
 
     def _chosen(self) -> set[Value]:
         """Values that are computed again: one after the other is exchanged while that saves bytes."""

@@ -188,13 +188,6 @@ class Fuser:
         self.dependencies[other.id] = 0
         self.units[other.id] = None
 
-    def leave_out(self, group: Group) -> None:
-        """Drop a group of which nothing is read."""
-        self.units[group.id] = None
-        self.alive &= ~(1 << group.id)
-        for value in group.buffers:
-            self.readers[value] = [unit for unit in self.readers_of_value(value) if unit != group.id]
-
     # -- placement
 
     def _place(self, node: Node, join: Callable[[Group, Node], bool]) -> None:
