@@ -72,7 +72,11 @@ class Leaving:
             if found and value not in kept and None not in found and self._is_cheap(value):
                 self.readers[value] = [reader for reader in found if reader is not None]
 
-        self.read_in_place = self._read_in_place() if self.readers else set()
+        self.read_in_place: set[Value] = set()
+        if self.readers:
+            self.read_in_place = self._read_in_place()
+            self.above = self._above()
+            self.known: dict[tuple[Value, frozenset[Value]], tuple[set[Value], set[Value]]] = {}
 
     def settle(self) -> None:
         """Choose, and change the readers."""
@@ -137,7 +141,7 @@ class Leaving:
     def _bytes(self, again: set[Value]) -> float:
         """What is written of this group's values and read for them, where ``again`` are computed again."""
         written = self.readers.keys() - again
-        moved: float = sum(typical(v.type.size_bytes) * (1 + len(self.readers[v])) for v in written)
+        moved: float = sum(_size(v) * (1 + len(self.readers[v])) for v in written)
         added: dict[Group, set[Value]] = {}
         for value in again:
             behind, leaves = self._behind(value, again)
@@ -148,15 +152,22 @@ class Leaving:
                     return inf
                 added.setdefault(reader, set()).update(leaves - reader.buffers)
             written = written | {leaf for leaf in leaves if self._is_stored_for(leaf)}
-        moved += sum(typical(v.type.size_bytes) for v in written - self.readers.keys())
+        moved += sum(map(_size, written - self.readers.keys()))
         for reader, more in added.items():
             if len(reader.buffers | more) > self.fuser.machine.most_buffers:
                 return inf
-            moved += sum(typical(v.type.size_bytes) for v in more - written.intersection(self.readers))
+            moved += sum(map(_size, more))
         return moved
 
     def _behind(self, value: Value, again: AbstractSet[Value]) -> tuple[set[Value], set[Value]]:
         """The values that are computed for one, itself among them, and those that are read for it."""
+        key = value, frozenset(self.above[value] & again)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._walk(value, again)
+        return found
+
+    def _walk(self, value: Value, again: AbstractSet[Value]) -> tuple[set[Value], set[Value]]:
         behind, leaves = {value}, set()
         waiting = [value]
         while waiting:
@@ -194,6 +205,14 @@ class Leaving:
                 (found if is_whole or typical(size) < self.group.weight else elsewhere).add(read)
         return found - elsewhere
 
+    def _above(self) -> dict[Value, set[Value]]:
+        """For each value the others that may be computed again from which it is computed."""
+        found: dict[Value, set[Value]] = {}
+        for value, node in self.made.items():
+            reads = [read for read, _ in self.fuser.member_reads[node] if read in self.made]
+            found[value] = set().union(*(found[read] for read in reads)) | self.readers.keys() & set(reads)
+        return found
+
     def _is_cheap(self, value: Value) -> bool:
         """Whether a value of the group may be computed again at all."""
         node = self.made[value]
@@ -221,6 +240,10 @@ class Leaving:
             if jumps(node) or node.outputs[0] in reached:
                 reached.update(read for read, _ in self.fuser.member_reads[node])
         yield from reached
+
+
+def _size(value: Value) -> int:
+    return typical(value.type.size_bytes)
 
 
 def jumps(node: Node) -> bool:
