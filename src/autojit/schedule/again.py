@@ -24,6 +24,7 @@ from autojit.ops.elementwise_rounding import Quotient, Step
 from autojit.schedule.fusion import Fuser
 from autojit.schedule.groups import FULL, Group
 from autojit.schedule.kinds import Kind
+from autojit.schedule.pull import Indices
 
 _JUMPS = Predicate, Step, Quotient
 
@@ -194,16 +195,21 @@ class Leaving:
         return owner is not None and isinstance(self.fuser.units[owner], Node) and self.group.row_axes is None
 
     def _read_in_place(self) -> set[Value]:
-        """What the group reads, and others could: few numbers, or all of them one after the other."""
+        """What the group reads, and others could: few numbers, or all of them one after the other, or neighbours."""
         found: set[Value] = set(self.made)
         elsewhere: set[Value] = set()
         again = [self.fuser.definitions[value] for value in self.group.again]
         for node in (*self.group.members, *again):
             for read, index in self.fuser.member_reads.get(node, ()):
                 size = prod(read.type.shape)
-                is_whole = size == self.group.size and index == self.group.canonical(read.type.shape, FULL)
-                (found if is_whole or typical(size) < self.group.weight else elsewhere).add(read)
+                is_near = size == self.group.size and self._is_near(index, read)
+                (found if is_near or typical(size) < self.group.weight else elsewhere).add(read)
         return found - elsewhere
+
+    def _is_near(self, index: Indices, read: Value) -> bool:
+        """Whether a value is read at the group's own place, or at a fixed distance from it."""
+        own = self.group.canonical(read.type.shape, FULL)
+        return all(i.terms == here.terms for i, here in zip(index, own, strict=True))
 
     def _above(self) -> dict[Value, set[Value]]:
         """For each value the others that may be computed again from which it is computed."""

@@ -131,6 +131,8 @@ def _cut_loops(kernel: LoopKernel, bands: Bands) -> Cut | None:
     rows = program.sliced
     if not rows or any(isinstance(e, RandomWord) for e in program.exprs):
         return None
+    if len({store.value for store in program.stores}) != len(program.stores):
+        return None  # one of them is stored in parts, of which each slice would have some
     reads: dict[Value, int] = {}
     for expr in program.exprs:
         if not isinstance(expr, Load):

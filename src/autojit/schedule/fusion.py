@@ -19,6 +19,7 @@ from autojit.ops.base import Elementwise, Reduction
 from autojit.ops.requirements import InRange
 from autojit.schedule.counts import CountReaders
 from autojit.schedule.groups import FULL, OUT, ROW, Group
+from autojit.schedule.joined import join_parts
 from autojit.schedule.kinds import Kind
 from autojit.schedule.later_reads import LaterReads
 from autojit.schedule.pull import Indices, broadcast_index, leaves, loop_indices
@@ -64,6 +65,7 @@ class Fuser:
         self.asked: tuple[Node, Indices] | None = None
         self.answer: list[tuple[Value, Indices]] = []
         self.reads_behind: dict[tuple[Value, Indices], tuple[tuple[Value, Indices], ...]] = {}
+        self.uses = graph.use_counts()
         self.counts = CountReaders(graph)
         self.later = LaterReads(graph, kinds, inline, self._values_behind)
         places = {v.type.device for v in definitions}
@@ -72,8 +74,7 @@ class Fuser:
 
     def run(self) -> list[Group | Node | None]:
         """Groups and single nodes by id (None: merged away); ids are not yet an execution order."""
-        units: list[Group | Node | None] = []
-        self.units = units
+        self.units: list[Group | Node | None] = []
         for node in self.graph.nodes:
             if node.outputs[0] in self.inline:
                 continue
@@ -85,7 +86,7 @@ class Fuser:
             else:
                 self._single(node)
         self._merge_groups()
-        return units
+        return self.units
 
     # -- merging groups that grew towards each other
 
@@ -191,7 +192,7 @@ class Fuser:
     # -- placement
 
     def _place(self, node: Node, join: Callable[[Group, Node], bool]) -> None:
-        if any(join(unit, node) for unit in self._candidates(node)):
+        if join_parts(self, node) or any(join(unit, node) for unit in self._candidates(node)):
             return
         joined = join(self._fresh(node), node)
         assert joined, f"{node.op} does not fit a group of its own"
@@ -208,9 +209,7 @@ class Fuser:
         if self.is_mixed:
             found = [unit for unit in found if unit.device == node.outputs[0].type.device]
         if len(found) > 1:
-            found.sort(
-                key=lambda group: (group.weight, group.id), reverse=True
-            )  # what does most work saves most by fusing
+            found.sort(key=lambda group: (group.weight, group.id), reverse=True)  # most work saves most
         return found[:CANDIDATES]
 
     def read_values(self, node: Node) -> list[Value]:
@@ -290,7 +289,7 @@ class Fuser:
             return False  # unrelated: joining would only delay what others wait for
         if not self._admissible(group, node, reads, level):
             return False
-        self._add(group, node, level, position, reads)
+        self.add(group, node, level, position, reads)
         return True
 
     def _reads_at(self, node: Node, position: Indices) -> list[tuple[Value, Indices]]:
@@ -357,7 +356,8 @@ class Fuser:
             return True
         return group.weight <= self.machine.small_domain and bool(needed & ~own)
 
-    def _add(self, group: Group, node: Node, level: str, position: Indices, reads: list[tuple[Value, Indices]]) -> None:
+    def add(self, group: Group, node: Node, level: str, position: Indices, reads: list[tuple[Value, Indices]]) -> None:
+        """Make a node a member; it reads ``reads``."""
         (output,) = node.outputs
         group.members.append(node)
         group.level[output] = level
@@ -445,5 +445,5 @@ class Fuser:
         if not self._admissible(group, node, reads, operand_level):
             return False
         where = group.canonical(node.outputs[0].type.shape, ROW) if level == ROW else ()
-        self._add(group, node, level, where, reads)
+        self.add(group, node, level, where, reads)
         return True

@@ -48,6 +48,7 @@ from autojit.schedule.expressions import (
     RowResult,
 )
 from autojit.schedule.groups import FULL, OUT, ROW, Group
+from autojit.schedule.joined import parts_of
 from autojit.schedule.positions import place_if_extreme
 from autojit.schedule.pull import Indices, broadcast_index, gathered_index
 
@@ -281,13 +282,9 @@ class ExprBuilder:
         return self.value(node.inputs[0], tuple(_rename(i, renamed) for i in data_index))
 
     def _concatenate(self, node: Node, index: Indices) -> Expr:
-        axis = node.op.axis  # type: ignore[attr-defined]
-        pieces: list[tuple[Value, int]] = []
-        total = 0
-        for piece in node.inputs:
-            if piece.type.shape[axis] != 0:
-                pieces.append((piece, total))
-            total += piece.type.shape[axis]
+        assert isinstance(node.op, Concatenate)
+        axis, starts = node.op.axis, node.op.offsets([piece.type for piece in node.inputs])
+        pieces = [(x, start) for x, start in zip(node.inputs, starts, strict=False) if x.type.shape[axis] != 0]
         return self._chain(axis, pieces, index, True)
 
     def _chain(self, axis: int, pieces: Sequence[tuple[Value, int]], index: Indices, is_whole: bool) -> Expr:
@@ -384,6 +381,10 @@ def build_program(
     for node in group.members:
         (value,) = node.outputs
         level = group.level[value]
+        if level == OUT and isinstance(node.op, Concatenate):
+            for part, position in parts_of(node, group, definitions):
+                stores.append(Store(value, builder.member(part), linearize(position, value.type.shape)))
+            continue
         if not isinstance(node.op, Reduction):
             builder.member(value)
         elif level == ROW:

@@ -402,9 +402,10 @@ class Scheduler:
 
 def _same_positions(kernel: LoopKernel, output: Value, old: Value) -> bool:
     program = kernel.program
-    store = next((s for s in program.stores if s.value is output), None)
-    if store is None:
+    stores = [store for store in program.stores if store.value is output]
+    if len(stores) != 1:
         return False
+    (store,) = stores
     slot = program.loads.index(old)
     reads = [e for e in program.exprs if isinstance(e, Load) and e.buffer == slot]
     return all(e.positions[0] == store.index and e.phase <= store.expr.phase for e in reads) and not program.reductions

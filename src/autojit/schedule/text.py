@@ -21,7 +21,7 @@ def print_schedule(schedule: Schedule) -> str:
     lines = [f"{len(schedule.kernels)} kernels, arena {schedule.memory.peak_bytes} bytes"]
     for number, kernel in enumerate(_flat(schedule, lines)):
         reads = ", ".join(names.get(v, v.name or "?") for v in kernel.reads())
-        writes = ", ".join(f"{names.get(v, v.name or '?')}: {v.type}" for v in kernel.writes())
+        writes = ", ".join(f"{names.get(v, v.name or '?')}: {v.type}" for v in dict.fromkeys(kernel.writes()))
         lines.append(f"{number:3d} {kernel_head(kernel)}  ({reads}) -> {writes}")
         lines += [f"      {node.op}  {node.source.described()}" for node in kernel.nodes]
     return "\n".join(lines)
