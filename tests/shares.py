@@ -28,19 +28,19 @@ HEAD = """\
 # Tests of which a run takes one case of K (tests/shares.py): K, processor seconds of all cases, the test.
 # Written by `python -m tests.shares`.
 """
-SECONDS = 0.5
+SECONDS = 0.4
 """What the cases of a test that are run may take together, on the machine that the page was written on."""
 
 CASES = 2
 """So many are run at least."""
 
-DEAR = 1.0
+DEAR = 0.75
 """Processor seconds of a case, on average, above which one is enough, unless the cases are eager and compiled mode."""
 
 MODES = ("eager", "jit")
 """How ids of cases begin that are a law in each mode."""
 
-MOST = 16
+MOST = 24
 """K at most."""
 
 WHOLE = ("tests/docs/", "tests/examples/test_examples.py::test_an_example_is_captured_once", "tests/ops/test_laws.py::")
