@@ -32,9 +32,13 @@ needs_mpi = pytest.mark.skipif(
 def launch(
     ranks: int, program: Sequence[str], more: Sequence[str] = (), limit_s: float = TIME_LIMIT_S, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m autojit.launch -n ranks program``; what is left of it after the limit is killed."""
+    """Run ``python -m autojit.launch -n ranks program``; what is left of it after the limit is killed.
+
+    Ranks that wait leave the cores to those that compute, as others run tests here meanwhile (Open MPI's variable).
+    """
     environment = {
         **os.environ, "AUTOJIT_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+        "OMPI_MCA_mpi_yield_when_idle": "1",
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), **variables,
     }  # fmt: skip
     line = [sys.executable, "-m", "autojit.launch", "-n", str(ranks), *more, *program]
