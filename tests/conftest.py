@@ -21,6 +21,7 @@ import hypothesis.internal.conjecture.providers
 import hypothesis.internal.constants_ast
 import numpy as np
 
+from autojit.core.config import config
 from autojit.functions import overridable
 from autojit.tensor.state import state
 from tests import devices, quiet_workers, shares
@@ -96,6 +97,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def rng() -> np.random.Generator:
     """A generator that draws the same numbers in every run."""
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def lightly_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For laws about all ops that hold whatever LLVM makes of their kernels: these compile in a third of the time."""
+    monkeypatch.setattr(config, "opt_level", 0)
 
 
 @pytest.fixture(scope="module", autouse=True)

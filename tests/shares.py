@@ -28,16 +28,22 @@ HEAD = """\
 # Tests of which a run takes one case of K (tests/shares.py): K, processor seconds of all cases, the test.
 # Written by `python -m tests.shares`.
 """
-SECONDS = 0.5
+SECONDS = 0.4
 """What the cases of a test that are run may take together, on the machine that the page was written on."""
 
 CASES = 2
 """So many are run at least."""
 
-MOST = 8
+DEAR = 0.75
+"""Processor seconds of a case, on average, above which one is enough, unless the cases are eager and compiled mode."""
+
+MODES = ("eager", "jit")
+"""How ids of cases begin that are a law in each mode."""
+
+MOST = 24
 """K at most."""
 
-WHOLE = ("tests/docs/", "tests/examples/", "tests/ops/test_laws.py::")
+WHOLE = ("tests/docs/", "tests/examples/test_examples.py::test_an_example_is_captured_once", "tests/ops/test_laws.py::")
 """What users copy, and what every op promises."""
 
 
@@ -123,11 +129,16 @@ def _processor_time() -> float:
 def shares_of(lines: list[str]) -> Iterator[str]:
     """The lines of the page, of such as `Costs` writes."""
     costs: dict[str, list[float]] = defaultdict(list)
+    of_modes = set[str]()
     for line in lines:
         seconds, cases, name = line.split(" ", 2)
-        costs[name.partition("[")[0]] += [float(seconds)] * int(cases)
+        test, _, parameters = name.partition("[")
+        costs[test] += [float(seconds)] * int(cases)
+        if parameters.startswith(MODES):
+            of_modes.add(test)
     for test, each in sorted(costs.items()):
-        every = min(ceil(sum(each) / SECONDS), len(each) // CASES, MOST)
+        least = 1 if sum(each) > DEAR * len(each) and test not in of_modes else CASES
+        every = min(ceil(sum(each) / SECONDS), len(each) // least, MOST)
         if every > 1 and not test.startswith(WHOLE):
             yield f"{every} {sum(each):.0f} {test}"
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 def run(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tools.gpu_measure", *options]
-    return subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=600)
 
 
 def test_every_part_runs_without_a_gpu(tmp_path: Path) -> None:

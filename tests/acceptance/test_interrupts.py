@@ -49,7 +49,7 @@ def test_ctrl_c_from_the_terminal_ends_the_loop(tmp_path: Path) -> None:
             assert child.stdout.readline() == "running\n"
             time.sleep(0.05)
             child.send_signal(signal.SIGINT)
-            output, _ = child.communicate(timeout=120)
+            output, _ = child.communicate(timeout=600)
         finally:
             child.kill()
     assert output == "interrupted 1\n"

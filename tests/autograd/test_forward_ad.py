@@ -118,6 +118,7 @@ def test_tangents_do_not_outlive_their_tensors_or_the_level() -> None:
         gc.enable()
 
 
+@pytest.mark.usefixtures("lightly_compiled")
 def test_tangents_follow_every_op_of_the_registry(mode: Mode) -> None:
     """The tangent along v paired with w is the gradient for w paired with v."""
 

@@ -252,6 +252,7 @@ def check_flags(mode: Mode) -> None:
                     assert not y.requires_grad, op.name
 
 
+@pytest.mark.usefixtures("lightly_compiled")
 def test_S1_17_no_result_requires_gradients_under_no_grad(mode: Mode) -> None:
     check_flags(mode)
 

@@ -63,7 +63,7 @@ def program(tmp_path: Path) -> Path:
 
 def _run(program: Path, *options: str, args: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "autojit", "run", *options, program.name, *args]
-    return subprocess.run(command, cwd=program.parent, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=program.parent, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_a_program_runs_as_it_is_and_compiled(program: Path) -> None:

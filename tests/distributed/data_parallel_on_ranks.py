@@ -16,7 +16,7 @@ from autojit import nn
 from autojit.nn.parallel import DistributedDataParallel as DDP
 
 BATCH = 12  # divides by 1, 2, 3, 4
-STEPS = int(os.environ.get("DDP_STEPS", "20"))
+STEPS = int(os.environ.get("DDP_STEPS", "6"))
 EQUAL = 1e-12  # relative, in float64: sums over ranks are taken in another order than sums over a batch
 
 

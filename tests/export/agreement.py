@@ -54,7 +54,7 @@ def compile_c(source: str, folder: Path, library: str) -> Path:
     (folder / "main.c").write_text(source)
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-Wl,-rpath,$ORIGIN"]
     command = [compiler, *flags, "-o", "main", "main.c", library]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return folder / "main"
 
@@ -63,6 +63,6 @@ def run_alone(code: str, folder: Path) -> str:
     """What an isolated interpreter prints that can import NumPy and what is in a folder, and nothing of ours."""
     hidden = "import sys; sys.modules['autojit'] = sys.modules['llvmlite'] = None; sys.path.insert(0, '.')\n"
     command = [sys.executable, "-c", hidden + code]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

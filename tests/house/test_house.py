@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.sources import PACKAGE, SOURCES, nodes_of, tree_of
+
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "autojit"
-SOURCES = sorted(PACKAGE.rglob("*.py"))
 FOLDERS = sorted({PACKAGE / path.relative_to(PACKAGE).parts[0] for path in SOURCES if path.parent != PACKAGE})
 HEAVY = ("llvmlite", "numba", "scipy", "sklearn", "matplotlib", "hypothesis", "torch")
 
@@ -29,12 +29,10 @@ def test_files_stay_under_500_lines_and_few_are_near_it() -> None:
 
 def test_functions_have_at_most_60_lines() -> None:
     """From the line of ``def`` on, with signature and docstring."""
-    texts = {path: path.read_text(encoding="utf-8") for path in SOURCES}
     long = [
         f"{name(path)}::{node.name}"
-        for path, text in texts.items()
-        if text.count("\n") >= 60
-        for node in ast.walk(ast.parse(text))
+        for path in SOURCES
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or node.lineno) - node.lineno >= 60
     ]
@@ -75,7 +73,7 @@ def test_the_two_statements_of_the_runtime_requirements_agree() -> None:
 def test_no_module_of_ops_that_is_imported_later_bears_the_name_of_an_op_function() -> None:
     """Importing it would hide the function until the function is first asked for, which then finds the module."""
     folder = PACKAGE / "ops"
-    trees = {path.stem: ast.parse(path.read_text(encoding="utf-8")).body for path in folder.glob("*.py")}
+    trees = {path.stem: tree_of(path).body for path in folder.glob("*.py")}
     at_once = {str(node.module).rpartition(".")[2] for node in trees["__init__"] if isinstance(node, ast.ImportFrom)}
     offered = {
         constant.value
@@ -95,13 +93,13 @@ def test_the_reference_knows_no_kernel(folder: str) -> None:
     for path in sorted((PACKAGE / folder).glob("*.py")):
         if path.name == "op.py":
             continue  # declares the attribute
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        nodes = nodes_of(path)
+        used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
         assert not used & {"fast", "fast_paths"}, name(path)
         ports = {
             node.attr
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "ports"
+            for node in nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ports"
         }
         assert ports <= {"transforms"}, name(path)
 
@@ -109,7 +107,7 @@ def test_the_reference_knows_no_kernel(folder: str) -> None:
 def _cached_functions(path: Path) -> list[tuple[str, str]]:
     """Functions that ``functools`` keeps results of, with what they say they return."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.FunctionDef):
             kept = {ast.unparse(d).partition("(")[0].removeprefix("functools.") for d in node.decorator_list}
             if kept & {"cache", "lru_cache"}:
@@ -160,10 +158,8 @@ def _is_reading_hints(node: ast.AST) -> bool:
 
 
 def test_few_files_read_the_value_that_an_open_size_had_at_the_capture() -> None:
-    texts = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in SOURCES}
-    named = {path: text for path, text in texts.items() if "hint" in text}
-    found = {path for path, text in named.items() if any(map(_is_reading_hints, ast.walk(ast.parse(text))))}
-    assert found == READS_HINTS
+    found = {path for path in SOURCES if any(map(_is_reading_hints, nodes_of(path)))}
+    assert {path.relative_to(PACKAGE).as_posix() for path in found} == READS_HINTS
 
 
 BOUNDS = {  # numbers that bound what a pass or the schedule looks at, wherever a graph runs
@@ -196,7 +192,7 @@ def test_no_pass_and_no_schedule_knows_a_machine(folder: str) -> None:
     for path in sorted((PACKAGE / folder).rglob("*.py")):
         numbers = {
             ast.unparse(node.targets[0])
-            for node in ast.parse(path.read_text(encoding="utf-8")).body
+            for node in tree_of(path).body
             if isinstance(node, ast.Assign) and _is_number(node.value)
         }
         assert numbers == BOUNDS.get(f"{folder}/{path.name}", set()), path

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from autojit.core.lazy_modules import LazyNames
 from autojit.core.ports import Ports
+from tests.house.sources import PACKAGE, SOURCES, nodes_of, tree_of
 
-ROOT = Path(__file__).resolve().parents[2] / "src"
 PORTS = "autojit.core.ports"  # calls that go up the house, by name: `test_six_ports_lead_upwards`
 BY_NAME = {  # modules whose names are computed, and why
     "autojit.utils.tensorboard",  # tensorboard may not be installed
@@ -33,21 +33,16 @@ BY_NAME = {  # modules whose names are computed, and why
 
 
 def _name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
-@cache
-def _modules() -> dict[str, ast.Module]:
-    """The trees of all modules: of a test, not of every process that only collects."""
-    return {_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "autojit").rglob("*.py")}
-
-
+MODULES = {_name(path): path for path in SOURCES}
 RUN_AT_IMPORT = ("autojit.__main__", "autojit.demo", "autojit.testing")
 
 
 @cache
 def _lazy_names() -> dict[str, LazyNames]:
-    modules = [name for name in _modules() if not name.startswith(RUN_AT_IMPORT)]
+    modules = [name for name in MODULES if not name.startswith(RUN_AT_IMPORT)]
     found = {name: vars(importlib.import_module(name)).get("__getattr__") for name in modules}
     return {name: names for name, names in found.items() if isinstance(names, LazyNames)}
 
@@ -55,7 +50,7 @@ def _lazy_names() -> dict[str, LazyNames]:
 def _home(module: str, name: str) -> str:
     """The module that is imported for ``module.name``."""
     lazy = _lazy_names().get(module)
-    if f"{module}.{name}" in _modules():
+    if f"{module}.{name}" in MODULES:
         return f"{module}.{name}"
     if lazy is None:
         return module
@@ -64,21 +59,25 @@ def _home(module: str, name: str) -> str:
     return lazy.names.get(name, module).partition(":")[0]
 
 
-def _statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but what only type checkers read."""
-    for node in ast.iter_child_nodes(tree):
-        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
-            yield node
-            yield from _statements(node)
+def _statements(path: Path) -> list[ast.AST]:
+    """All nodes of a file but what only type checkers read."""
+    nodes = nodes_of(path)
+    unread = {
+        part
+        for node in nodes
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for part in ast.walk(node)
+    }
+    return [node for node in nodes if node not in unread]
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
+def _imported(path: Path) -> Iterator[str]:
     """The modules that a module imports at any time, itself or through the names that it takes from lazy ones.
 
     A package is not counted as imported by its modules, which Python imports first, but by those that name it.
     """
     called = {}  # modules by the names they have here
-    nodes = list(_statements(tree))
+    nodes = _statements(path)
     for node in nodes:
         if isinstance(node, ast.Import):
             called |= {alias.asname or alias.name: alias.name for alias in node.names}
@@ -100,8 +99,8 @@ def _imported(tree: ast.AST) -> Iterator[str]:
 def test_no_imports_go_in_circles() -> None:
     """``graphlib.CycleError`` names the modules of the first circle."""
     needs = {
-        name: {other for other in _imported(tree) if other in _modules() and other != name}
-        for name, tree in _modules().items()
+        name: {other for other in _imported(path) if other in MODULES and other != name}
+        for name, path in MODULES.items()
     }
     assert sum(map(len, needs.values())) > 5000
     TopologicalSorter(needs).prepare()
@@ -110,7 +109,7 @@ def test_no_imports_go_in_circles() -> None:
 def test_six_ports_lead_upwards() -> None:
     protocols = [
         node.name
-        for node in _modules()[PORTS].body
+        for node in tree_of(MODULES[PORTS]).body
         if isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases)
     ]
     assert protocols == ["Sparse", "Transforms", "Passes", "Numpy", "Export"]
@@ -125,8 +124,10 @@ def test_six_ports_lead_upwards() -> None:
 
 def test_imports_are_left_for_later_in_one_way() -> None:
     """``LazyNames`` says which names a module imports when asked; a function's own imports are statements."""
-    for module, tree in _modules().items():
-        own = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "__getattr__"]
+    for module, path in MODULES.items():
+        own = [node for node in tree_of(path).body if isinstance(node, ast.FunctionDef) and node.name == "__getattr__"]
         assert not own or module == "autojit.autograd.forward_ad", module  # a number that depends on the thread
-        called = {ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        functions = [node.func for node in nodes_of(path) if isinstance(node, ast.Call)]
+        called = {function.attr for function in functions if isinstance(function, ast.Attribute)}
+        called |= {function.id for function in functions if isinstance(function, ast.Name)}
         assert not called & {"import_module", "__import__"} or module in BY_NAME, module

@@ -6,11 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import autojit
 from autojit import functions
 from autojit.functions import FUNCTIONS
+from tests.house.sources import PACKAGE, nodes_of
 
-PACKAGE = Path(autojit.__file__).parent
 FOLDERS = (
     "array_api",
     "fft",
@@ -49,9 +48,8 @@ TABLES = {  # how many there are of other things that have such names
 
 def tables_of(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Line and names of every collection, and of every text of words, that names several functions; not ``__all__``."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     passed: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             passed.update(ast.walk(node))
         elif node not in passed:
@@ -80,6 +78,5 @@ def test_no_table_names_functions_that_are_defined_elsewhere() -> None:
 
 def test_no_parameter_gets_its_name_by_rewriting_code() -> None:
     for path in PACKAGE.rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        for node in ast.walk(ast.parse(text)) if "co_varnames" in text else ():
+        for node in nodes_of(path):
             assert not (isinstance(node, ast.keyword) and node.arg == "co_varnames"), path

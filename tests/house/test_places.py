@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator
-from pathlib import Path
 from types import FunctionType
 
 import autojit
 from autojit import signal
 from autojit.dispatch.declared import DECLARED
+from tests.house.sources import PACKAGE, SOURCES, nodes_of
 
-PACKAGE = Path(autojit.__file__).parent
 POSITIONS = {"as_tensor": 3}  # arguments without a name, the device among them
 HOMES = {  # where a factory can be imported from
     "autojit",
@@ -64,11 +63,11 @@ def _factories() -> set[str]:
     return {name for name in declared | named | windows | others if not name.endswith("_like")} - {"set_default_device"}
 
 
-def _names_of_factories(tree: ast.Module, factories: set[str]) -> tuple[dict[str, str], set[str]]:
+def _names_of_factories(nodes: list[ast.AST], factories: set[str]) -> tuple[dict[str, str], set[str]]:
     """By which names a file calls factories, and by which the modules that hold them."""
     own: dict[str, str] = {}
     modules: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and str(node.module) in HOMES:
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
@@ -81,21 +80,18 @@ def _names_of_factories(tree: ast.Module, factories: set[str]) -> tuple[dict[str
     return own, modules
 
 
-def calls_without_a_device(text: str, factories: set[str]) -> Iterator[str]:
+def calls_without_a_device(nodes: list[ast.AST], factories: set[str]) -> Iterator[str]:
     """The calls of factories in a source that leave the device open."""
-    if not any(f"{name}(" in text for name in factories):
-        return
-    tree = ast.parse(text)
-    own, modules = _names_of_factories(tree, factories)
-    for node in ast.walk(tree):
+    own, modules = _names_of_factories(nodes, factories)
+    for node in nodes:
         if not isinstance(node, ast.Call):
             continue
         function = node.func
         name = None
         if isinstance(function, ast.Name):
             name = own.get(function.id)
-        elif isinstance(function, ast.Attribute) and ast.unparse(function.value) in modules:
-            name = function.attr if function.attr in factories else None
+        elif isinstance(function, ast.Attribute) and function.attr in factories:
+            name = function.attr if ast.unparse(function.value) in modules else None
         if name is None or len(node.args) >= POSITIONS.get(name, 99):
             continue
         if not any(keyword.arg in ("device", None) for keyword in node.keywords):
@@ -118,16 +114,16 @@ c = unit(3)
 d = zeros(x, (2,))
 e = aj.rand(2, device=x.device) + unit(2, **options) + x.new_zeros(2)
 """
-    found = [line.partition(": ")[2] for line in calls_without_a_device(text, _factories())]
+    found = [line.partition(": ")[2] for line in calls_without_a_device(list(ast.walk(ast.parse(text))), _factories())]
     assert found == ["aj.rand(2)", "factories.ones(2, dtype=aj.float64)", "unit(3)"]
 
 
 def test_what_the_library_makes_says_on_which_device() -> None:
     factories = _factories()
     found: dict[str, list[str]] = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in SOURCES:
         name = path.relative_to(PACKAGE).as_posix()
         if not name.startswith(SET_APART):
-            calls = list(calls_without_a_device(path.read_text(encoding="utf-8"), factories))
+            calls = list(calls_without_a_device(nodes_of(path), factories))
             found |= {name: calls} if calls else {}
     assert {name: len(calls) for name, calls in found.items()} == ON_THE_DEFAULT_DEVICE, found

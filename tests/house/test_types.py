@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[2] / "src" / "autojit"
+from tests.house.sources import PACKAGE, nodes_of
+
 FOLDERS = ("core", "ops", "tensor", "history", "dispatch", "functions", "top_level", "jit")
 
 
 def annotations(folder: Path) -> Iterator[str]:
     """What the parameters of a folder's functions are annotated with."""
     for path in sorted(folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.arg) and node.annotation is not None:
                 yield ast.unparse(node.annotation)
 

@@ -55,7 +55,7 @@ ALWAYS = (
     "bodies.py",
     "calls.py",
 )
-PATIENCE_S = 20.0  # for one trial
+PATIENCE_S = 300.0  # for one trial: only what hangs takes it, however busy the machine is
 _gates: weakref.WeakSet[Any] = weakref.WeakSet()
 EVENTS = {"call": 0, "return": 3, "c_call": 4, "c_return": 6}
 
@@ -346,19 +346,20 @@ def tried(interrupter: Interrupter, make: Callable[[], Trial], place: Place) -> 
     return None
 
 
-def chosen(places: list[Place], count: int | None, seed: int) -> Iterator[Place]:
-    """All, or those of the bookkeeping that all other stands on, and ``count`` of the others."""
+def chosen(places: list[Place], count: int | None, share: int, seed: int) -> Iterator[Place]:
+    """All, or one of ``share`` places of the bookkeeping that all other stands on, and ``count`` of the others."""
     rest = [place for place in places if not place.is_always_tried]
     if count is not None and count < len(rest):
         rest = random.Random(seed).sample(rest, count)
-    kept = set(rest)
-    return (place for place in places if place.is_always_tried or place in kept)
+    kept = {*rest, *[place for place in places if place.is_always_tried][seed % share :: share]}
+    return (place for place in places if place in kept)
 
 
 def main() -> None:
     """Print the places where an interrupt leaves something behind; exit with 1 if there are any."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, help="places besides those always tried, of each kind of call")
+    parser.add_argument("--share", type=int, default=1, help="one of so many places that are always tried")
     parser.add_argument("--only", default="", help="a kind of call")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -376,7 +377,7 @@ def main() -> None:
         if make is not cold and options.count is not None:
             ways = random.Random(options.seed).sample(places, min(options.count, len(places)))
         else:
-            ways = list(chosen(places, options.count, options.seed))
+            ways = list(chosen(places, options.count, options.share, options.seed))
         for place in ways:
             count += 1
             print(f"at {make.__name__} {place}", file=sys.stderr, flush=True)

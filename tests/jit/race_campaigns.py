@@ -168,7 +168,7 @@ def processes(count: int, is_warm: bool, seconds: float, at_once: int = 1) -> in
         cache = os.path.join(folder, "warm" if is_warm else str(k))
         done = subprocess.run(
             [sys.executable, "-m", "tests.jit.race_campaigns", "first"],
-            env={**os.environ, "AUTOJIT_CACHE_DIR": cache}, capture_output=True, text=True, timeout=300,
+            env={**os.environ, "AUTOJIT_CACHE_DIR": cache}, capture_output=True, text=True, timeout=600,
         )  # fmt: skip
         if not is_warm:
             shutil.rmtree(cache, ignore_errors=True)

@@ -23,8 +23,8 @@ KINDS = ("cold", "warm", "again", "differentiated")
 
 @pytest.mark.parametrize("check", ["0", "1"], ids=["", "checked"])
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, check: str) -> None:
-    count = ["--count", "40"] if check == "0" else ["--count", "20", "--only", "warm"]
-    arguments = ["-m", "tests.jit.interrupting", *count]
+    which = ["--count", "20", "--share", "4"] if check == "0" else ["--count", "20", "--only", "warm"]
+    arguments = ["-m", "tests.jit.interrupting", *which]
     found = run_python(arguments, tmp_path, AUTOJIT_OPT_LEVEL="0", AUTOJIT_CHECK=check)
     assert ", 0 left something behind" in found.stdout
 

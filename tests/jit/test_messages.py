@@ -304,6 +304,7 @@ def test_lack_of_memory_for_other_sizes_of_a_step_names_the_op_and_its_line() ->
     step(aj.ones(4))
 
 
+@pytest.mark.usefixtures("lightly_compiled")
 def test_explain_fits_a_screen_and_has_a_line_per_object() -> None:
     class Block(nn.Module):
         def __init__(self) -> None:

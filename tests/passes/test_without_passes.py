@@ -23,6 +23,7 @@ def no_passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
+@pytest.mark.usefixtures("lightly_compiled")
 def test_every_op_is_lowered_without_passes() -> None:
     for name, cls in sorted(Op.registry.load().items()):
         if not hasattr(cls, "samples") or cls.is_random:

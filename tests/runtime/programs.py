@@ -12,7 +12,7 @@ from autojit.codegen.target import HostTarget
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.object_cache import default_cache
 
-TIMEOUT_S = 60
+TIMEOUT_S = 600  # only what hangs takes it: a busy machine is slow
 
 ADD_ONE = """
 define void @aj_step(ptr %table) nounwind {

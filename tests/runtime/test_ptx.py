@@ -58,7 +58,7 @@ print(compile_to_object(kernel.module.text(), Gpu()).decode())
 
 @pytest.fixture(scope="module")
 def ptx() -> str:
-    child = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, timeout=120)
+    child = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, timeout=600)
     if "No available targets are compatible" in child.stderr:
         pytest.skip("this LLVM is built without NVPTX")
     assert child.returncode == 0, child.stderr

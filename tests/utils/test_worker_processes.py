@@ -222,7 +222,7 @@ def test_nothing_is_left_behind(how: str, method: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     before = set(os.listdir("/dev/shm"))
-    done = subprocess.run([sys.executable, str(program), how, method], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, str(program), how, method], capture_output=True, text=True, timeout=600)
     workers = [int(number) for number in done.stdout.split()]
     assert len(workers) == {"fork": 4, "spawn": 1}[method], done.stderr
     until = time.monotonic() + 60

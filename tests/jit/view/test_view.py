@@ -248,7 +248,7 @@ def test_a_browser_draws_every_picture(trained: Any, tmp_path: Path) -> None:
     path.write_text(trained.view(path, assembly=False).html.replace("</body>", f"<script>{VISIT}</script></body>"))
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}"]
     command = [str(CHROMIUM), *options, "--dump-dom", f"file://{path}#query=tanh"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     drawn = dict(part.split("\n", 1) for part in html.unescape(done.stdout).split("@@@@@ ")[1:])
     assert drawn.keys() == {"graph", "kernels", "memory", "time"}
     assert 'role="treeitem"' in drawn["graph"]

@@ -21,31 +21,31 @@ class Footprint:
     """The bytes that a node read and wrote."""
 
     def __init__(self) -> None:
-        self._parts: dict[bool, list[Ndarray]] = {False: [], True: []}
+        self._parts: dict[bool, dict[int, list[Ndarray]]] = {False: {}, True: {}}  # where pieces begin, by their size
         self._bytes: dict[bool, Ndarray] = {}  # made when they are first asked for: the node has run then
 
     def add(self, addresses: Ndarray, size: int, is_write: bool) -> None:
         """Pieces of ``size`` bytes."""
-        places = addresses.astype("i8")
-        self._parts[is_write].append((places[:, None] + np.arange(size)).reshape(-1))
+        self._parts[is_write].setdefault(size, []).append(addresses.astype("i8"))
 
     def add_range(self, address: int, size: int, is_write: bool) -> None:
         """Bytes in a row."""
-        self._parts[is_write].append(np.arange(address, address + size))
+        self.add(np.array([address]), size, is_write)
 
     def join(self, others: Iterable[Footprint]) -> None:
         """What others have read and written, too."""
         for other in others:
             for is_write in (False, True):
-                self._parts[is_write].append(other.bytes_of(is_write))
+                self.add(other.bytes_of(is_write), 1, is_write)
 
     def bytes_of(self, is_write: bool) -> Ndarray:
         """Each byte once, in order."""
         found = self._bytes.get(is_write)
         if found is None:
-            parts = self._parts[is_write]
-            found = self._bytes[is_write] = np.unique(np.concatenate(parts) if parts else np.empty(0, "i8"))
-            parts.clear()
+            parts = [_bytes_of(begins, size) for size, begins in self._parts[is_write].items()]
+            found = parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.empty(0, "i8"), *parts]))
+            self._bytes[is_write] = found
+            self._parts[is_write].clear()
         return found
 
     def shared_with(self, other: Footprint) -> int | None:
@@ -55,6 +55,12 @@ class Footprint:
             if common is not None:
                 return common
         return None
+
+
+def _bytes_of(begins: list[Ndarray], size: int) -> Ndarray:
+    """Each byte once, in order, of pieces of one size: most are read many times, and none begins inside of another."""
+    found = (np.unique(np.concatenate(begins))[:, None] + np.arange(size)).reshape(-1)
+    return found if bool((found[1:] > found[:-1]).all()) else np.unique(found)
 
 
 def _first_in_both(some: Ndarray, others: Ndarray) -> int | None:

@@ -102,27 +102,30 @@ def in_words(stamp: int) -> str:
     return f"thread {thread} of block {block}"
 
 
-def _warp(thread: Ndarray) -> Ndarray:
-    """A warp's number, from a lane or from "several of a warp"; -1 for "several of a block"."""
-    found = np.where(thread >= _SEVERAL_OF_WARP, thread - _SEVERAL_OF_WARP, thread >> _LANE_BITS)
-    return np.where(thread == _SEVERAL_OF_BLOCK, -1, found)
+_LANES = np.arange(_SEVERAL_OF_WARP)
+_WARPS = np.concatenate([_LANES >> _LANE_BITS, _LANES[:-1], [-1]])
+"""A warp's number, of a lane and of "several of a warp"; -1 for "several of a block"."""
+
+
+def _warp(stamps: Ndarray) -> Ndarray:
+    return _WARPS.take(stamps & _THREADS)
 
 
 def _are_of_other_blocks(before: Ndarray, now: Ndarray) -> Ndarray:
     """Which pairs are of two blocks."""
-    result: Ndarray = ((before ^ now) >> _BLOCK_SHIFT) & SEVERAL_BLOCKS != 0
+    result: Ndarray = (before ^ now) & (SEVERAL_BLOCKS << _BLOCK_SHIFT) != 0
     return result
 
 
 def unordered(before: Ndarray, now: Ndarray) -> Ndarray:
     """Which pairs of one launch no barrier orders; ``now`` are single lanes."""
     differ = before ^ now
-    is_other_interval = (differ >> _INTERVAL_SHIFT) & _INTERVALS != 0
-    is_other_turn = (differ >> _WARP_SHIFT) & _TURNS != 0
-    is_other_thread = differ & _THREADS != 0
-    is_same_warp = _warp(before & _THREADS) == _warp(now & _THREADS)
-    is_open_inside = ~is_other_interval & is_other_thread & ~(is_same_warp & is_other_turn)
-    return np.where(_are_of_other_blocks(before, now), True, is_open_inside)
+    is_open = (differ & (_INTERVALS << _INTERVAL_SHIFT) == 0) & (differ & _THREADS != 0)
+    is_other_turn = differ & (_TURNS << _WARP_SHIFT) != 0
+    if (is_open & is_other_turn).any():  # rarely: most lanes meet behind a barrier of their block
+        is_open &= ~(is_other_turn & (_warp(before) == _warp(now)))
+    result: Ndarray = is_open | _are_of_other_blocks(before, now)
+    return result
 
 
 def joined(before: Ndarray, now: Ndarray) -> Ndarray:
@@ -130,7 +133,7 @@ def joined(before: Ndarray, now: Ndarray) -> Ndarray:
     are_atomic = before & now & ATOMIC
     now = now & ~ATOMIC
     threads, others = now & _THREADS, before & _THREADS
-    is_same_warp = _warp(others) == _warp(threads)
+    is_same_warp = _warp(before) == _warp(now)
     together = np.where(is_same_warp, _SEVERAL_OF_WARP + (threads >> _LANE_BITS), _SEVERAL_OF_BLOCK)
     several = (now & ~np.int64(_THREADS)) | together
     differ = before ^ now
