@@ -23,6 +23,7 @@ class Out(NamedTuple):
 
     is_apart: bool = False  # operands are read at other positions than are written: no shared memory
     is_exact: bool = False  # the dtype is the result's, not one that it is converted to
+    is_exact_of_several: bool = False  # so where there are several results, and not where there is one
     sets_dtype: bool = False  # what is computed has the dtype of out=, which dtype= may only repeat
     takes: tuple[Any, ...] = ()  # the dtypes that it may have, where these are few
     refuses: tuple[str, ...] = ()  # options that may not be true beside it

@@ -20,10 +20,10 @@ from autojit.dispatch.composite_nodes import as_float
 from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.kernels import in_one_pass, in_one_step
 from autojit.dispatch.on_device import placed
-from autojit.dispatch.promotion import Number, Operand, as_operand, cast, floating, refuse_numbers, together
+from autojit.dispatch.promotion import Number, Operand, all_together, as_operand, cast, floating, together
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices, in_lower_precision
 from autojit.functions.comparison import clamp, eq, isfinite, isnan, le, logical_and, logical_or, where
-from autojit.functions.elementwise import abs, add, clone, div, mul, pow, scaled, sub
+from autojit.functions.elementwise import abs, add, clone, div, mul, scaled, sub
 from autojit.functions.factories import finish, zeros
 from autojit.functions.index_functions import index_select
 from autojit.functions.own_memory import own_memory
@@ -71,8 +71,10 @@ def addcmul(input: Operand, tensor1: Operand, tensor2: Operand, *, value: Number
     """``input + value * tensor1 * tensor2``."""
     if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
         return in_one_pass("addcmul", (value,), input, tensor1, tensor2, node="AddcmulBackward0")
-    product = mul(tensor1, tensor2)
-    return add(input, scaled(product, value, input))
+    base, first, second = all_together([input, tensor1, tensor2], "addcmul")
+    if _all_floats(base, first, second) and isinstance(value, int | float):
+        return addcmul(base, first, second, value=value)
+    return add(base, scaled(mul(first, second), value, base))
 
 
 @declared(in_place="values", out=True, lists=True)
@@ -86,8 +88,11 @@ def addcdiv(input: Operand, tensor1: Operand, tensor2: Operand, *, value: Number
             {"tensor1": tensor1, "tensor2": tensor2},
             "convert to floats: addcdiv(input, tensor1.float(), tensor2)",
         )
-    quotient = div(tensor1, tensor2)
-    return add(input, quotient if is_one(value) else mul(quotient, value))
+    base, first, second = all_together([input, tensor1, tensor2], "addcdiv")
+    if _all_floats(base, first, second) and isinstance(value, int | float):
+        return addcdiv(base, first, second, value=value)
+    quotient = div(first, second)
+    return add(base, quotient if is_one(value) else mul(quotient, value))
 
 
 def _all_floats(*operands: object) -> bool:
@@ -127,20 +132,6 @@ def deg2rad(input: Tensor) -> Tensor:
 def rad2deg(input: Tensor) -> Tensor:
     """Radians as degrees."""
     return mul(floating(input, "rad2deg"), 180 / math.pi)
-
-
-@declared(in_place="values", out=True, numbers="none")
-def ldexp(input: Tensor, other: Tensor) -> Tensor:
-    """``input * 2 ** other``."""
-    refuse_numbers("ldexp", input, other)
-    return mul(input, pow(2.0, other))
-
-
-@declared(out=True, numbers="none")
-@refuses("complex")
-def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
-    """``log2(2 ** x + 2 ** y)`` without overflow."""
-    return ops.logaddexp2(*together(floating(input, "logaddexp2"), floating(other, "logaddexp2"), "logaddexp2"))
 
 
 @declared(in_place="values")

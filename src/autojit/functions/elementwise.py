@@ -188,9 +188,9 @@ def pow(input: Operand, exponent: Operand) -> Tensor:
         x = cast(input, dtype)
         in_range(exponent, dtype)  # else refused, as a base is not
         if exponent == 1:
-            return mul(x, 1)
+            return mul(x, exponent)  # a copy of its dtype: True keeps bools
         if exponent == 0:
-            return apply_single(PowNumber(0), x)
+            return ops.eq(x, x) if dtype is bool_ else apply_single(PowNumber(0), x)
         is_kept = dtype.is_floating_point and state.grad_enabled and x.requires_grad  # by history: the base, no result
         return power_of(x, exponent) if is_kept else ops.pow(x, exponent)
     return ops.pow(*_not_bools(input, exponent, "pow"))
@@ -200,7 +200,7 @@ def pow(input: Operand, exponent: Operand) -> Tensor:
 def float_power(input: Operand, exponent: Operand) -> Tensor:
     """``pow`` in float64 (complex128 for complex operands)."""
     refuse_numbers("float_power", input, exponent, ("input", "exponent"))
-    from_complex = any(isinstance(v, Tensor) and type_of(v).dtype.is_complex for v in (input, exponent))
+    from_complex = any(type_of(as_operand(v)).dtype.is_complex for v in (input, exponent))
     wide = complex128 if from_complex else float64
     return pow(cast(as_operand(input), wide), cast(as_operand(exponent), wide))
 

@@ -110,6 +110,8 @@ def _into(
     results = found if isinstance(found, tuple) else (found,)
     if len(results) != len(places):
         raise UsageError(f"{name}(): expected {len(results)} tensors in out=, got {len(places)}")
+    if rule.is_exact_of_several and len(places) > 1:
+        rule = rule._replace(is_exact=True)
     for place, result in zip(places, results, strict=True):
         if rule.is_line and type_of(result).size == type_of(place).size:
             result = result.reshape(type_of(place).shape)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autojit import ops
+from autojit.core.dtypes import promote_types
 from autojit.core.errors import UsageError
 from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.dispatch import apply_pair
 from autojit.dispatch.kernels import in_one_step
-from autojit.dispatch.promotion import Operand, as_operand, together
+from autojit.dispatch.promotion import Operand, as_operand, cast, refuse_numbers, together
+from autojit.functions.elementwise import mul
 from autojit.history.op_node import rename_node
 from autojit.ops.matmul import MATMUL
 from autojit.tensor.state import state
@@ -88,6 +90,8 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of products over the last axes."""
     if state.autocast is not None:
         return state.autocast.lower(inner, input, other)
+    if 0 in (as_operand(input, "inner").ndim, as_operand(other, "inner").ndim):
+        return mul(input, other)
     return ops.inner(*_products("inner", input, other))
 
 
@@ -101,7 +105,9 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 @declared(out=True)
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """Kronecker product."""
-    x, y = together(input, other, "kron")
+    refuse_numbers("kron", input, other)
+    dtype = promote_types(type_of(input).dtype, type_of(other).dtype)  # of tensors without axes, too
+    x, y = cast(input, dtype), cast(other, dtype)
     return in_one_step("kron", (), x, y, node="UnsafeViewBackward0")
 
 

@@ -321,7 +321,7 @@ argmax, argmin = _position("argmax", ops.argmax, "largest"), _position("argmin",
 def max(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @overload
 def max(input: Tensor, dim: Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Tensor: ...
-@declared(out=EXACT_OUT)
+@declared(out=Out(is_exact_of_several=True))
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The largest element; with ``dim``, (values, indices) along it; with a second tensor, ``maximum``."""
     if dim is None and other is None:
@@ -335,7 +335,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
 def min(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @overload
 def min(input: Tensor, dim: Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Tensor: ...
-@declared(out=EXACT_OUT)
+@declared(out=Out(is_exact_of_several=True))
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The smallest element; with ``dim``, (values, indices) along it; with a second tensor, ``minimum``."""
     if dim is None and other is None:

@@ -10,6 +10,7 @@ from autojit.core.dtypes import bfloat16, float16, float32
 from autojit.core.errors import UsageError
 from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
+from autojit.dispatch.kernels import in_one_pass
 from autojit.dispatch.promotion import Operand, cast, floating, floating_together, together
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices, in_lower_precision
 from autojit.functions.comparison import eq, where
@@ -41,6 +42,10 @@ def sinc(input: Tensor) -> Tensor:
     """``sin(pi x) / (pi x)``, 1 at 0."""
     given = floating(input, "sinc")
     dtype = type_of(given).dtype
+    if dtype.is_complex:
+        angle = given * math.pi
+        is_zero = eq(angle.detach(), 0)
+        return where(is_zero, 1.0, div(angle.sin(), where(is_zero, 1.0, angle)))
     x = cast(given, float32) if dtype in (bfloat16, float16) else given
     whole = x.detach().round()
     is_odd = eq(whole - 2 * (whole / 2).floor(), 1)
@@ -49,6 +54,20 @@ def sinc(input: Tensor) -> Tensor:
     is_near = whole.eq(0) & (x.detach().abs() < 0.25)
     away = div(sine, where(is_near, 1.0, x * math.pi))
     return cast(where(is_near, sinc_near_zero(where(is_near, rest, 0.0).square()), away), dtype)
+
+
+@declared(in_place="values", out=True, numbers="none")
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
+    """``input * 2 ** other``, also where ``2 ** other`` alone is beyond the dtype's range."""
+    x, exponent = floating_together(input, other, "ldexp")
+    return in_one_pass("ldexp", (), x, exponent, node="LdexpBackward0")
+
+
+@declared(out=True, numbers="none")
+@refuses("complex")
+def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
+    """``log2(2 ** x + 2 ** y)`` without overflow."""
+    return ops.logaddexp2(*floating_together(input, other, "logaddexp2"))
 
 
 _SINC_TERMS = tuple((2 * k + 2) * (2 * k + 3) for k in range(9))  # z**18 / 19! is 1e-19 at pi / 4

@@ -15,13 +15,14 @@ from autojit.ops.elementwise_complex import abs as modulus
 from autojit.ops.elementwise_exponential import exp2, log1p, logaddexp, sigmoid
 from autojit.ops.elementwise_logic import eq, lt
 from autojit.ops.elementwise_rounding import frac as fraction
+from autojit.ops.elementwise_rounding import trunc
 from autojit.ops.elementwise_selection import clamp, maximum, nan_to_num
 from autojit.ops.halves import rounded_once
 from autojit.ops.probabilities import logit, probability_loss
 from autojit.ops.sources import NUMBERS, Number, is_one, literal
 
 __all__ = [
-    "add_scaled", "addcdiv", "addcmul", "clamp", "fraction", "gated", "huber", "lerp", "logaddexp2", "logit",
+    "add_scaled", "addcdiv", "addcmul", "clamp", "fraction", "gated", "huber", "ldexp", "lerp", "logaddexp2", "logit",
     "logit_loss",    "nan_to_num", "probability_loss", "smooth_l1",
 ]  # fmt: skip
 
@@ -65,6 +66,13 @@ def logaddexp2(x: O, y: O) -> O:
     """``log2(2 ** x + 2 ** y)`` without overflow."""
     gap = where(eq(x, y), 0.0, abs(sub(x, y)))  # of equal infinities, too
     return add(maximum(x, y), div(log1p(exp2(neg(gap))), math.log(2)))
+
+
+@rounded_once
+def ldexp(x: O, exponent: O) -> O:
+    """``x * 2 ** exponent`` in two factors, which stay in range where the result does."""
+    half = trunc(mul(exponent, 0.5))
+    return mul(mul(x, exp2(half)), exp2(sub(exponent, half)))
 
 
 @rounded_once
