@@ -209,7 +209,7 @@ class Leaving:
     def _is_near(self, index: Indices, read: Value) -> bool:
         """Whether a value is read at the group's own place, or at a fixed distance from it."""
         own = self.group.canonical(read.type.shape, FULL)
-        return all(i.terms == here.terms for i, here in zip(index, own, strict=True))
+        return len(index) == len(own) and all(i.terms == here.terms for i, here in zip(index, own, strict=True))
 
     def _above(self) -> dict[Value, set[Value]]:
         """For each value the others that may be computed again from which it is computed."""

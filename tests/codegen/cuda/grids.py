@@ -99,9 +99,12 @@ def run(program: LoopProgram, known: Known, target: CudaTarget = LARGE, order: i
     try:
         addresses = [memory.put(known[value]) for value in program.loads]
         written = [s.value for s in program.stores] + [a.value for a in program.accumulators]
+        made: dict[Value, int] = {}  # what is stored in parts has an argument for each
         for value in written:
             place = program.in_place.get(value)
-            addresses.append(memory.fresh(value.type.size_bytes) if place is None else addresses[place])
+            if value not in made:
+                made[value] = memory.fresh(value.type.size_bytes) if place is None else addresses[place]
+            addresses.append(made[value])
         arguments = list(addresses)
         if grid.partial_bytes:
             arguments.append(memory.fresh(grid.partial_bytes))

@@ -15,10 +15,10 @@ F = aj.nn.functional
 def _losses(device: str) -> tuple[list[float], list[str]]:
     rng = np.random.default_rng(0)
     aj.manual_seed(0)
-    net = aj.nn.Sequential(aj.nn.Linear(136, 72), aj.nn.GELU(), aj.nn.Linear(72, 136)).to(device)
+    net = aj.nn.Sequential(aj.nn.Linear(200, 192), aj.nn.GELU(), aj.nn.Linear(192, 200)).to(device)
     optimizer = aj.optim.AdamW(net.parameters(), lr=1e-3)
-    x = aj.tensor(rng.normal(size=(72, 136)).astype(np.float32), device=device)
-    y = aj.tensor(rng.integers(0, 136, 72), device=device)
+    x = aj.tensor(rng.normal(size=(192, 200)).astype(np.float32), device=device)
+    y = aj.tensor(rng.integers(0, 200, 192), device=device)
 
     @aj.jit
     def step(x: aj.Tensor, y: aj.Tensor) -> aj.Tensor:
