@@ -26,7 +26,7 @@ def _nest(draw: random.Random, leaf: Any, depth: int = 3) -> Any:
     if depth == 0 or draw.random() < 0.2:
         return leaf()
     parts = [_nest(draw, leaf, depth - 1) for _ in range(draw.choice((0, 1, 2, 2, 3)))]
-    kind = draw.choice((tuple, list, dict, OrderedDict, Pair, Record))
+    kind: Any = draw.choice((tuple, list, dict, OrderedDict, Pair, Record))
     if kind in (tuple, list):
         return kind(parts)
     if kind in (dict, OrderedDict):

@@ -242,6 +242,11 @@ class CompiledStep:
                 "make one a view of the other with tensor indexing (base[2:]), or clone() one of them",
             )
 
+    @property
+    def n_nodes(self) -> int:
+        """How many nodes were recorded for it, with decisions before it and derivatives inside."""
+        return len(self.trace.own_nodes)
+
     def failure(self, leaves: Sequence[Any]) -> str | None:
         """Why the step cannot be used for this call, or None when state and gradients are as captured."""
         order = self.capture.other_order(leaves)
