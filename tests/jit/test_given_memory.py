@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import autojit as aj
+from autojit.runtime.object_layout import layout_is_known
 
 Step = Callable[[Any, Any, Any], Any]
 
@@ -223,13 +224,99 @@ def test_other_memory_is_told() -> None:
     w = aj.nn.Parameter(aj.ones(2))
 
     @aj.jit
-    def step() -> None:
+    def step() -> Any:
         w.data = w.data * 2
+        return w.data
 
     for _ in range(3):
-        step()
-    assert w.tolist() == [8.0, 8.0]
+        shown = step()
+    assert w.tolist() == shown.tolist() == [8.0, 8.0]
     assert "x.data.copy_(y) changes the memory that it has" in step.explain()
+
+
+def _stepped(x: Any, w: Any, v: Any) -> Any:
+    (w * v * x).sum().backward()
+    w.data = w.data - 0.5 * w.grad
+    w.grad = None
+    return w.sum().detach()
+
+
+def _clipped(x: Any, w: Any, v: Any) -> Any:
+    w.data.sub_(0.5 * x)  # who holds the memory sees this, and nothing of what follows
+    w.data = w.data.clamp(-2, 2)
+    v.data = 0.5 * v.data + w.data
+    return w * v.detach()
+
+
+def _parts_of_one(x: Any, w: Any, v: Any) -> Any:
+    both = aj.nn.utils.parameters_to_vector([w, v])
+    aj.nn.utils.vector_to_parameters(both.detach() * 0.5, [w, v])
+    return w.sum().detach()
+
+
+def _there_and_back(x: Any, w: Any, v: Any) -> Any:
+    own = w.data
+    w.data = v.data
+    shown = (w * x).sum().detach()
+    w.data = own
+    w.data.add_(1)
+    return shown
+
+
+def _given_midway(x: Any, w: Any, v: Any) -> Any:
+    (w * x).sum().backward()
+    w.data = w.data + 1
+    (w * w).sum().backward()
+    v.data = (v.data + 2).clamp(max=3)
+    v.data = v.data * w.grad
+    return v * 1
+
+
+NATIVE_STEPS: list[Step] = [_stepped, _clipped, _parts_of_one, _there_and_back, _given_midway]
+WHO_HOLDS = [*zip(NATIVE_STEPS, LOOKS, strict=True), *zip(NATIVE_STEPS, [*LOOKS][::-1], strict=True)]
+
+
+@pytest.mark.parametrize(("step", "look"), WHO_HOLDS[:7] + WHO_HOLDS[8:])
+def test_memory_is_written_natively_as_long_as_nobody_holds_it(step: Step, look: str) -> None:
+    """Somebody takes hold of it between native calls, lets go, is replaced by another; other steps read it."""
+
+    def run(jit: Callable[[Any], Any]) -> tuple[list[Any], Any]:
+        w, v = aj.nn.Parameter(aj.arange(4.0).add(1)), aj.ones(4)
+        compiled, reading = jit(lambda x: step(x, w, v).detach()), jit(lambda: (w * v).sum().detach())
+        found, looking, x = list[Any](), list[Any](), aj.full((4,), 0.25)
+        for k in range(12):
+            if k in (4, 8):
+                looking = [LOOKS[look](t) for t in (w, v)]
+            elif k in (6, 9):
+                looking = []
+            if k in (3, 6, 8):
+                found.append(reading().item())
+            if k == 9:
+                reading = jit(lambda: (w + w).sum().detach())  # what the step before held is let go, by and by
+            found.append((compiled(x).tolist(), [(t.tolist(), t._version) for t in (w, v)]))
+            found.append([t.tolist() for t in looking])
+        return found, compiled
+
+    found, compiled = run(aj.jit)
+    assert found == run(lambda f: f)[0]
+    assert compiled.stats()["captures"] <= 2  # the second where there is a gradient to add to
+    assert compiled.stats()["native_calls"] >= 4 or not layout_is_known()
+
+
+def test_a_call_that_fails_leaves_memory_with_those_who_hold_it() -> None:
+    w, bad = aj.ones(3), aj.tensor([0, 1, 7])
+
+    @aj.jit
+    def step(k: Any) -> Any:
+        w.data = w * 2
+        return w[k].sum()
+
+    step(aj.tensor([0, 1, 2]))
+    held = w.detach()
+    with pytest.raises(IndexError):
+        step(bad)
+    held.add_(1)
+    assert w.tolist() == held.tolist() == [3.0, 3.0, 3.0]
 
 
 def _of_another(other: Callable[[Any], Any]) -> Step:

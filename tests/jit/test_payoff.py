@@ -120,7 +120,23 @@ def test_outcomes_that_come_again_are_captured() -> None:
 
 
 class Step:
-    calls, earlier_calls = 1, 0
+    calls, earlier_calls, n_nodes = 1, 0, 1
+
+
+class LargeStep(Step):
+    n_nodes = 4 * payoff.NODES
+
+
+def test_large_captures_count_as_several_but_the_first_ones_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payoff, "FREE", 16)
+    paid, waits = Payoff(NativeCalls()), []
+    steps: list[Any] = [LargeStep() for _ in range(6)]
+    for step in steps:
+        waits.append(0)
+        while paid.waits(Captures(), [], [], []):
+            waits[-1] += 1
+        paid.captured(step)
+    assert waits == [0] * payoff.FREE_AT_LEAST + [1 << 4, 1 << 9]
 
 
 def test_waiting_doubles_and_ends() -> None:

@@ -2,8 +2,9 @@
 
 They leave its version counter with the tensor, so that what was saved for backward before notices the change that
 follows. A captured step cannot follow them, but for ``x.data = y``: what the step has made looks at the other memory as
-in eager mode. Where the tensor is from outside or stands for an argument, what else looks at its memory is not known.
-Such a call runs line by line (except for ``x.data -= y``, which gives the tensor the memory that it has).
+in eager mode, and so does a tensor from outside while it is captured (``jit.given_memory`` says what the step does).
+Where it stands for an argument, what else looks at its memory is not known: such a call runs line by line (except for
+``x.data -= y``, which gives the tensor the memory that it has).
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from autojit.tensor.storage import SameMemory, Storage
 from autojit.tensor.tensor import Tensor, alias, storage_chain, storage_of, type_of, wrap
 
 
-def _look_at(self: Tensor, other: Tensor) -> None:
-    """Other memory under the tensor's own version counter."""
+def look_at(self: Tensor, other: Tensor) -> None:
+    """Let a tensor look at other memory, under its own version counter."""
     if other._array is None:
         self._array, self._value, self._type = None, other._value, None
         self._storage, self._view = other._storage, other._view
@@ -80,10 +81,10 @@ def set_data(self: Tensor, other: Tensor) -> None:
             {"tensor": self, "data": other},
         )
     if state.trace is None or (self._array is None and other._array is not None and not state.trace.is_given(self)):
-        _look_at(self, other)
+        look_at(self, other)
     elif state.trace.is_given(self) or (self._array is not None and not state.trace.has_begun(self)):
         if not _is_its_own(self, other):
-            state.trace.leave_memory(self)
+            state.trace.give_memory(self, other)
     elif self._array is not None and other._array is not None:
         state.trace.cannot("the step lets a handle that it has made look at the memory of a tensor from outside")
     else:
@@ -164,7 +165,7 @@ def resize_(self: Tensor, *size: Sizes, memory_format: MemoryFormat | None = Non
         line = layout_in_memory(fresh._array)
         write_array(on_layout(fresh._array, line[: kept.size]), kept)
         found = wrap(on_layout(fresh._array, _in_order(line, shape, memory_format)))
-    _look_at(self, found)
+    look_at(self, found)
     storage_of(self).bump("resize_", here())
     return self
 

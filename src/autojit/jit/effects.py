@@ -122,9 +122,9 @@ class Effects:
         self.written += [(e, e.value) for e in self.modified]  # last, which those who look for histories rely on
         moved = trace.moved()
         by_storage = {id(storage): n for storage, n in moved}
-        counted = [(e, by_storage.get(id(e.storage))) for e in trace.state.values()]
+        counted = [(e, by_storage.get(id(e.storage.counter))) for e in trace.state.values()]
         self._counted = [(e, n) for e, n in counted if n is not None]
-        of_state = {id(e.storage) for e, _ in self._counted}
+        of_state = {id(e.storage.counter) for e, _ in self._counted}
         self._counted_besides = [(s, n) for s, n in moved if id(s) not in of_state]
         self.moving = [value for value, _ in self.gradients.moving()]
         self.free = [w.value for w in self.writes if w.value is not None]

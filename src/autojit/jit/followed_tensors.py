@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autojit.core.device_array import has_layout
+from autojit.core.own_references import OwnList, OwnTuple, let_go
 from autojit.jit.failed_calls import may_change
 from autojit.jit.guards import same
 from autojit.jit.results import Results
@@ -107,10 +108,10 @@ class Following:
         met = () if trace.met_outside is None else trace.met_outside()
         outside = [t for t in met if isinstance(t, Tensor) and has_layout(t._array)]
         self.flags += [(t, t._requires_grad) for t in outside if id(t) not in known]
-        self.forms = [(t, t._array, _form(t)) for t in outside]
+        self.forms = [OwnTuple((t, t._array, _form(t))) for t in outside]
         self.shown = _sharing(trace)
         self.chains = [(t, storage_chain(t)) for t in trace.reached if t._array is not None and storage_chain(t)]
-        self._arrays: list[Any] = []  # of the state, when it was looked at last
+        self._arrays = OwnList()  # of the state, when it was looked at last
         self._epoch = -1  # the guard epoch at which holders were looked at last
 
     def failure(self, segment: Segment, is_decision: bool = False) -> str | None:
@@ -155,7 +156,8 @@ class Following:
             if t._array is not array:
                 if _form(t) != form:
                     return f"a tensor {form[0]} has become {type_of(t)}, or is laid out differently in memory"
-                self.forms[k] = t, t._array, form
+                let_go([array])
+                self.forms[k] = OwnTuple((t, t._array, form))
                 self.count[0] += 1
         return None
 
@@ -173,14 +175,15 @@ class Following:
         if len(arrays) != len(self._arrays) or not all(map(is_, arrays, self._arrays)):
             if overlapping([(entry.array, entry.is_modified) for entry in entries]):
                 return "tensors the step uses now share memory"
-            self._arrays = arrays
+            let_go(self._arrays)
+            self._arrays = OwnList(arrays)
         return None
 
     def _follow(self, places: Sequence[Followed]) -> str | None:
         reason, renamed = follow(places, self.trace.state)
         if renamed:
             self.flags = [(renamed.get(id(t), t), flag) for t, flag in self.flags]
-            self.forms = [(new := renamed.get(id(t), t), new._array, form) for t, _, form in self.forms]
+            self.forms = [OwnTuple((new := renamed.get(id(t), t), new._array, form)) for t, _, form in self.forms]
             self.shown = [(renamed.get(id(t), t), entry) for t, entry in self.shown]
             self.chains = [(renamed.get(id(t), t), chain) for t, chain in self.chains]
             self.gradients.rename(renamed)

@@ -47,6 +47,7 @@ from autojit.jit.eager_mode import eager, set_modes
 from autojit.jit.followed_runs import followed, with_drawn
 from autojit.jit.gathering_arguments import Gathering
 from autojit.jit.generality import general_capture
+from autojit.jit.given_memory import count_for
 from autojit.jit.guards import broken_guard, history_guards, hook_guards
 from autojit.jit.kept_signatures import Forgetting, make_room
 from autojit.jit.line_by_line import CopiedArguments, InVain, LineByLine
@@ -428,6 +429,7 @@ class JitFunction(Answers):
         if native is None or not native.fits(leaves):
             slow = self._refused if self.rebinding is None else finishing(self)
             native = step.entry = NativeStep(step, leaves, epoch, slow, self.name, self._beside)
+            count_for(native.entry, native.count_places)
             self.natives.add(native)
             others = (other for other in self._recent[mode] if other.step is not step)
             self._recent[mode] = linked(self._recent[mode], latest(native, *others), self._is_alone)

@@ -112,6 +112,17 @@ class Guard:
         self._held = tuple((word.counter, word.expected) for word in words) if is_as_before else ()
         return is_as_before
 
+    @property
+    def has_words(self) -> bool:
+        """Whether it is words in memory that stand for what Python reads."""
+        return self.native is not None and not isinstance(self.native, CellGuard | DictGuard)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the entry point can tell that it holds."""
+        native = self.native
+        return isinstance(native, CellGuard | DictGuard) or (native is not None and native.is_told())
+
     def takes(self, value: object) -> bool:
         """Whether what a place holds means what was expected there."""
         return _same_objects(value, self.expected, self.meant) if self.meant else same(value, self.expected)

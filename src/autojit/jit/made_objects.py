@@ -137,7 +137,8 @@ def put_together(tree: TreeSpec) -> Callable[[Sequence[Any], Any], Any]:
     """How a result is put together from its leaves and the call's ``(args, kwargs)``."""
     if _has(tree, Made | Shared | Array | Given):
         return lambda leaves, given: tree._build(Leaves(leaves, given))
-    return lambda leaves, given: tree.unflatten(leaves)
+    assemble = tree.assembler()
+    return lambda leaves, given: assemble(leaves)
 
 
 def hands_on(tree: TreeSpec) -> bool:

@@ -21,6 +21,7 @@ from autojit.jit.arguments import Packed, copied_for
 from autojit.jit.effects import uninterrupted
 from autojit.jit.exact_numbers import raise_or_refuse
 from autojit.jit.given_gradients import given_gradients, outputs_of
+from autojit.jit.given_memory import GivenMemory, count_for
 from autojit.jit.guards import Guard, stand_ins
 from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.native_arguments import arguments_of, identities_of
@@ -79,7 +80,7 @@ class NativeStep:
         capture = step.capture
         args, self.kwargs_tree = capture.argument_tree.children
         self.is_nested = any(c.kind is not None for c in (*args.children, *self.kwargs_tree.children))
-        self.listed = [g for g in capture.guards if not (g.by_epoch or _is_native(g))]
+        self.listed = [g for g in capture.guards if not (g.by_epoch or g.is_native)]
         self._always_listed = len(self.listed)  # the others are of places that hold stand-ins
         self.listed += stand_ins(capture.guards)
         self.identities = identities_of(capture.arguments)
@@ -104,6 +105,7 @@ class NativeStep:
         self.is_layered = bool(has_own or self.recorded or step.twins or is_exact or not is_plain or config.check)
         self.guard_places: dict[int, int] = {}
         self.grad_places: dict[int, GradResult] = {}
+        self.count_places: dict[int, GivenMemory] = {}
         self._made_for = int(step.segment.bindings[0]), int(capture.following.count[0])
         self.word_places: dict[int, tuple[int, int]] = {}  # place -> guard, which of its words
         self.sizes = capture.sizes_of(leaves)  # the values of open sizes for which results are made next
@@ -113,7 +115,8 @@ class NativeStep:
         self.is_direct = is_alone and self.recorded is not None and self.recorded.is_direct
         self.call: Callable[..., Any] = self.entry.call
         if self.is_layered:
-            self.call = self._direct if self.is_direct else self._layered
+            is_finished = is_alone and self.recorded is None and step.results.are_leaves_at_hand
+            self.call = self._direct if self.is_direct else self._finished if is_finished else self._layered
         twin = copy.copy(self)  # the same step, which says that it refuses a call instead of taking it to ``slow``
         twin.slow = _refuse
         self.attempt: Callable[..., Any] = twin._layered if self.is_layered else self.entry.attempt
@@ -176,8 +179,8 @@ class NativeStep:
         results = self.step.results
         if self.recorded is not None:
             found = self.recorded.of(found, leaves)
-        elif results.is_plain and not self.given:
-            return found
+        elif results.are_leaves_at_hand and not self.given:
+            return found if results.is_plain else results.finish(found, (args, kwargs))
         return results.package(found, leaves, capture.sizes_of(leaves), (args, kwargs))
 
     def _direct(self, *args: object, **kwargs: object) -> Any:
@@ -188,6 +191,11 @@ class NativeStep:
         recorded = self.recorded
         assert recorded is not None
         return recorded.shown(found, (*args, *kwargs.values()) if kwargs else args)
+
+    def _finished(self, *args: object, **kwargs: object) -> Any:
+        """The same where results need to be put together."""
+        found = self.entry.call(*args, **kwargs) if kwargs else self.entry.call(*args)
+        return self.slow(*args, **kwargs) if found is REFUSED else self.step.results.finish(found, (args, kwargs))
 
     def _packed(self, leaves: list[Any]) -> list[Any] | None:
         """The arguments with copies in row-major order of those for whose order the step was captured; None where one
@@ -269,9 +277,10 @@ class NativeStep:
             self.listed[self._always_listed :] = stand_ins(self.step.capture.guards)
         for place, number in self.guard_places.items():
             self.entry.set_expected(place, self._expected(self.step.capture.guards[number]))
-        if all(guard.holds() for guard in self.step.capture.guards if _has_words(guard)):
+        if all(guard.holds() for guard in self.step.capture.guards if guard.has_words):
             for place, word in words.items():
                 self.entry.set_expected(place, word)
+        count_for(self.entry, self.count_places)
         for place, grad in self.grad_places.items():
             lent = isinstance(self.entry._spec.guards[place], LentGuard)
             self.entry.set_expected(place, grad.tensor if lent else grad.before)
@@ -368,7 +377,7 @@ class NativeStep:
 
     def _results(self) -> tuple[tuple[Output | Constant, ...], bool]:
         results = self.step.results
-        if results.is_plain and self.recorded is None and not self.given:
+        if results.are_leaves_at_hand and self.recorded is None and not self.given:
             items = tuple(Constant(p.what) if p.kind == "constant" else Output(p.index) for p in results.places)
             return items, results.tree.kind is not None
         count = len(outputs_of(self.step))
@@ -392,12 +401,15 @@ class NativeStep:
             if grad.entry.was_read or grad.result is None:
                 self.grad_places[len(guards)] = grad
                 guards.append(self._gradient_guard(grad))
+        for given in self.step.trace.given_memory:
+            self.count_places[len(guards)] = given
+            guards += given.guards()
         known: set[int] = set()  # words that stand for several reads
         for number, guard in enumerate(self.step.capture.guards):
             if isinstance(guard.native, CellGuard | DictGuard):
                 self.guard_places[len(guards)] = number
                 guards.append(guard.native._replace(expected=self._expected(guard)))
-            elif _has_words(guard):
+            elif guard.has_words:
                 for k, word in enumerate(self._words(number)):
                     address = data_address(word.counter)
                     if address not in known:
@@ -436,14 +448,3 @@ REFUSED = Refusal.SLOW
 
 def _refuse(*args: object, **kwargs: object) -> Refusal:
     return REFUSED
-
-
-def _has_words(guard: Guard) -> bool:
-    """Whether a guard is words in memory that stand for what Python reads."""
-    return guard.native is not None and not isinstance(guard.native, CellGuard | DictGuard)
-
-
-def _is_native(guard: Guard) -> bool:
-    """Whether the entry point can tell that a guard holds."""
-    native = guard.native
-    return isinstance(native, CellGuard | DictGuard) or (native is not None and native.is_told())

@@ -1,10 +1,12 @@
 """Whether capturing pays: captures that serve no second call are made ever more rarely.
 
-A program may give a function arguments of another kind in every call (a batch with None in other places), change every
-time what it reads, or decide in another way. A capture takes as long as hundreds of eager calls. So after some in a row
-of which none has served another call, calls run line by line in between: one, two, four, eight. One that serves another
-call pays for itself and for one more, once: a kind that always comes does not pay for all that never come again.
-Arguments of a kind that comes again are captured, and so is an outcome of a decision that does.
+A program may give a function arguments of another kind in every call (a batch with None in other places, another
+tree), change every time what it reads, or decide in another way. A capture takes as long as hundreds of eager calls. So
+after some in a row of which none has served another call, calls run line by line in between: one, two, four, eight.
+Large captures count as several: what they cost is their nodes', on every machine, and so is what a call line by line
+costs. One that serves another call pays for itself and for one more, once: a kind that always comes does not pay for
+all that never come again. Arguments of a kind that comes again are captured, and so is an outcome of a decision that
+does.
 
 To find that no step serves takes time as well. Where that comes of most calls, the next ones run line by line unlooked
 at: sixteen, then ever more.
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 
 FREE = 16
 """So many captures in a row may serve one call each: a loop over batch sizes, heads or modes that is warming up."""
+FREE_AT_LEAST = 4
+"""So many may, however large they are: the first steps of a training loop make gradients and what optimisers keep."""
+NODES = 128
+"""A capture counts one for so many nodes: 16 of a tree LSTM's steps of 700 took 9.9 s, as long as 1,000 calls of it."""
+MOST_WAITED = 20  # a power of two: calls between two captures
 SHARE_SERVED = 4  # of so many calls steps are to serve one, else they are not worth looking for
 WAITING_KEPT = 64  # outcomes of one decision that have come once and not been captured
 
@@ -48,8 +55,8 @@ class Payoff:
 
     def waits(self, root: Captures, branch: Branch, path: Sequence[Decision], outcomes: Sequence[Split]) -> bool:
         """Whether a call that no step of a branch serves, which it has reached by a path, is to run line by line."""
-        in_vain = self.in_vain()
-        if in_vain < FREE or self._waited >= 1 << (in_vain - FREE):
+        weight = self._weight(self.in_vain())
+        if weight < FREE or self._waited >= 1 << min(weight - FREE, MOST_WAITED):
             return False
         if not branch and self._comes_again(root, path, outcomes):
             return False
@@ -71,6 +78,12 @@ class Payoff:
         kept = [ref for ref in self._made if not self._has_served(ref())]
         self._made = kept[len(self._made) - len(kept) :]
         return len(self._made)
+
+    def _weight(self, in_vain: int) -> int:
+        """What captures in vain count, each at least 1; less than ``FREE`` for the first few."""
+        steps = [ref() for ref in self._made]
+        weight = in_vain + sum(step.n_nodes // NODES for step in steps if step is not None)
+        return weight if in_vain >= FREE_AT_LEAST else min(weight, in_vain)
 
     def _has_served(self, step: CompiledStep | None) -> bool:
         return step is not None and step.calls + self.natives.of(step) > 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 Args = tuple[Any, ...]  # of a call
@@ -33,24 +35,36 @@ class TreeSpec:
         return leaves[0] if self.kind is None else self._build(iter(leaves))
 
     def _build(self, leaves: Any) -> Any:
+        return next(leaves) if self.kind is None else self.made_of([child._build(leaves) for child in self.children])
+
+    def made_of(self, parts: Sequence[Any]) -> Any:
+        """An inner node, from its parts: a list of them, which is nobody's, or a tuple."""
         kind = self.kind
-        if kind is None:
-            return next(leaves)
-        parts = [child._build(leaves) for child in self.children]
         if kind is tuple:
             return tuple(parts)
         if kind is list:
-            return parts
+            return parts if type(parts) is list else list(parts)
         if kind is dict or kind is OrderedDict:
             return kind(zip(self.keys, parts, strict=True))
         if kind in _REGISTERED:
-            return _REGISTERED[kind].unflatten(parts, self.keys)
+            return _REGISTERED[kind].unflatten(list(parts), self.keys)
         if self.keys:
             made = object.__new__(kind)
             for name, part in zip(self.keys, parts, strict=True):
                 object.__setattr__(made, name, part)
             return made
         return kind(*parts)
+
+    def assembler(self, first: int = 0) -> Callable[[Sequence[Any]], Any]:
+        """What rebuilds the tree of a tuple of leaves, of which those from number ``first`` on are its own."""
+        if self.kind is None:
+            return itemgetter(first)
+        if all(child.kind is None for child in self.children):
+            own = itemgetter(slice(first, first + len(self.children)))
+            return lambda leaves: self.made_of(own(leaves))
+        starts = accumulate((child.count for child in self.children[:-1]), initial=first)
+        makers = [child.assembler(start) for child, start in zip(self.children, starts, strict=True)]
+        return lambda leaves: self.made_of([make(leaves) for make in makers])
 
 
 LEAF = TreeSpec(None)

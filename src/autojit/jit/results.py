@@ -71,7 +71,9 @@ class Results:
             if way is not None:
                 ways[k] = way
         self.views = Views(ways)
-        self.is_plain = _is_plain(tree, self.places)
+        self.are_leaves_at_hand = all(map(_is_at_hand, self.places))
+        self.is_plain = self.are_leaves_at_hand and _is_flat(tree) and all(p.kind != "number" for p in self.places)
+        self._numbers = [(k, place.number) for k, place in enumerate(self.places) if place.kind == "number"]
         self.hands_on = hands_on(tree)
         self._put_together = put_together(tree)
         self._live_gradients: set[int] = set()
@@ -104,7 +106,7 @@ class Results:
         index, known = self._result(grad)
         if known and not (is_shown or is_shared):  # the same numbers as a result, in memory of its own
             index = self._again(grad)
-        self.is_plain = False
+        self.is_plain = self.are_leaves_at_hand = False
         if is_live:
             self._live_gradients.add(index)
         return index
@@ -296,6 +298,15 @@ class Results:
                 t._grad, t._retains_grad = found[place.grad.index], True
         return self._put_together(found, given)
 
+    def finish(self, found: Any, given: object) -> Any:
+        """The call's result, from what native code gives where all leaves are at hand: them, or the only one."""
+        leaves = found if self.tree.kind is not None else (found,)
+        if self._numbers:
+            leaves = list(leaves)
+            for k, kind in self._numbers:
+                leaves[k] = kind(_number(leaves[k]))
+        return self._put_together(leaves, given)
+
     def _leaf(
         self, place: Place, tensors: Sequence[Tensor], leaves: Sequence[Any], found: list[Any], view: Any = None
     ) -> Any:
@@ -381,14 +392,16 @@ def _whole(leaf: Tensor) -> Tensor:
     return whole
 
 
-def _is_plain(tree: TreeSpec, places: Sequence[Place]) -> bool:
-    """Whether the native entry point can make the result by itself: one leaf or a flat tuple of separate tensors."""
-    if tree.kind is not None and not (tree.kind is tuple and all(child.kind is None for child in tree.children)):
+def _is_flat(tree: TreeSpec) -> bool:
+    """Whether the native entry point can make a result of its leaves: one leaf or a flat tuple of them."""
+    return tree.kind is None or (tree.kind is tuple and all(child.kind is None for child in tree.children))
+
+
+def _is_at_hand(place: Place) -> bool:
+    """Whether native code has a leaf: a tensor that is nothing else, the element of one, or what is always the same."""
+    if place.chain or place.aliases or place.grad is not None or place.ends or place.is_leaf:
         return False
-    results = [p for p in places if p.kind == "result"]
-    plain_results = [p for p in results if not (p.aliases or p.grad is not None or p.ends or p.is_leaf)]
-    constants = [p for p in places if p.kind == "constant" and not is_symbolic(p.what)]
-    return len(plain_results) + len(constants) == len(places) and not any(p.chain for p in places)
+    return place.kind in ("result", "number") or (place.kind == "constant" and not is_symbolic(place.what))
 
 
 def _number(t: Tensor) -> Any:

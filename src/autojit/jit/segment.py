@@ -16,6 +16,7 @@ import numpy as np
 from autojit.compiler import PLAIN, Compiled, Options, compile
 from autojit.core.device_array import Array, packed, share_memory, write_array
 from autojit.core.memory_ranges import range_of
+from autojit.core.own_references import OwnList, OwnTuple, let_go
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.calls_out import silent
@@ -107,6 +108,7 @@ class Segment:
         self.entries = [e for e in entries if e.input in read or id(e) in written]
         self.fixed = list(fixed)
         self.n_free, self.n_moving = len(free), len(moving)
+        self.bound = OwnList()  # the arrays of the entries, as the code knows them
         self.graph = Graph((*arguments, *self.carried, *(e.input for e in self.entries)), kept, outputs)
         self._first_carried = len(arguments)
         self._first_state = len(arguments) + len(self.carried)
@@ -122,11 +124,15 @@ class Segment:
         else:
             self._places()
 
+    def __del__(self) -> None:
+        let_go()
+
     # -- memory
 
     def _places(self) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
         """(donated, fixed inputs, fixed outputs) for ``compile``; sets what is copied in and out around the call."""
-        self.bound = [e.array for e in self.entries]
+        let_go(self.bound)
+        self.bound = OwnList(e.array for e in self.entries)
         self.copies_in: list[tuple[Any, Any]] = []
         self.copies_out: list[tuple[Any, Any]] = []
         stand_ins: dict[int, Any] = {}
@@ -144,7 +150,7 @@ class Segment:
             array = write.array if write.entry is None else write.entry.array
             if self.is_careful:
                 scratch = _scratch(array)
-                self.copies_out.append((array, scratch))
+                self.copies_out.append(OwnTuple((array, scratch)))
                 array = scratch
             elif write.entry is not None:
                 if id(write.entry) in stand_ins:

@@ -17,6 +17,7 @@ from autojit.compiler import PLAIN, Options
 from autojit.core.config import config
 from autojit.core.device_array import host_copy, packed, write_array
 from autojit.core.errors import TraceError
+from autojit.core.own_references import OwnTuple
 from autojit.core.records import record
 from autojit.core.size_recorder import recording
 from autojit.core.sizes import is_symbolic
@@ -24,19 +25,19 @@ from autojit.core.source import UNKNOWN
 from autojit.dispatch.dispatch import mark_inference
 from autojit.dispatch.inplace import check_writable
 from autojit.functions.memory import storage_offset
-from autojit.history.recording import take_view_node, wants_grad
-from autojit.history.saved import accumulator_of
+from autojit.history.recording import take_view_node
 from autojit.history.writes import rebase
 from autojit.ir.calls_out import silent_nodes
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
-from autojit.ir.op import Ndarray
 from autojit.jit.arguments import ArgumentLeaf, switched_on
 from autojit.jit.call_of_capture import CallOfCapture
 from autojit.jit.effects import Effects, uninterrupted
 from autojit.jit.failed_calls import has_run
 from autojit.jit.followed_tensors import Following, root_array
+from autojit.jit.given_memory import prepare
 from autojit.jit.guards import Guard
+from autojit.jit.kept_operands import copied_operand, kept_operand
 from autojit.jit.made_objects import check_outputs
 from autojit.jit.memory_check import check_memory
 from autojit.jit.outside_arrays import OutsideArrays
@@ -49,8 +50,7 @@ from autojit.jit.trace_entries import Split
 from autojit.ops.shape import Permute
 from autojit.tensor.memory_orders import Order, order_of, places_of
 from autojit.tensor.state import grad_mode
-from autojit.tensor.storage import SameMemory
-from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap
+from autojit.tensor.tensor import Tensor, type_of, wrap
 
 
 @record(eq=False, frozen=False)
@@ -78,6 +78,7 @@ class Capture:
     def __post_init__(self) -> None:
         """Read off what the function left, while version counters stand where it left them."""
         self.trace.settle()
+        self.trace.settle_given(self.outputs)
         check_outputs(self.outputs, self.trace)
         self.switched_on = switched_on(self.arguments)
         self.results = Results(self.trace, self.outputs, self.output_tree, self.arguments)
@@ -90,6 +91,7 @@ class Capture:
         self.rebased = [w for w in self.effects.writes if w.history is not None]
         has_left = any(e.left is not None for e in self.effects.modified)
         self.is_differentiable = bool(self.results.live or self.rebased or has_left)
+        self.trace.check_given(self.is_differentiable)
         self.trace.is_whole = True
 
     def as_op(self) -> CallOfCapture:
@@ -221,7 +223,9 @@ class CompiledStep:
         tensors = [
             (k, leaf.value) for k, leaf in enumerate(capture.arguments) if leaf.kind == "tensor" and leaf.requires_grad
         ]
-        self.twins = [(k, array) for k, v in tensors for array, kind in outside if v is not None and kind == v.type]
+        self.twins: list[tuple[int, Any]] = [
+            OwnTuple((k, a)) for k, v in tensors for a, kind in outside if v is not None and kind == v.type
+        ]
         self.twins += capture.apart
         with self.segment.gate.held():
             self.effects.gradients.bind(self.segment)
@@ -237,6 +241,11 @@ class CompiledStep:
                 {"first": f"{a.input.type}  {a.source}", "second": f"{b.input.type}  {b.source}"},
                 "make one a view of the other with tensor indexing (base[2:]), or clone() one of them",
             )
+
+    @property
+    def n_nodes(self) -> int:
+        """How many nodes were recorded for it, with decisions before it and derivatives inside."""
+        return len(self.trace.own_nodes)
 
     def failure(self, leaves: Sequence[Any]) -> str | None:
         """Why the step cannot be used for this call, or None when state and gradients are as captured."""
@@ -254,6 +263,7 @@ class CompiledStep:
         """Run with the leaves of the call's arguments ``given`` (and their ``arrays``)."""
         self.calls += 1
         self.effects.check_histories(leaves)
+        prepare(self)
         if self.call is not None:
             with _requiring([*self.capture.trace.switched_on, *(leaves[k] for k in self.capture.switched_on)]):
                 return self._run_differentiable(leaves, given)
@@ -310,23 +320,23 @@ class CompiledStep:
                 if leaf.value not in call.read:
                     t = wrap(t._array)  # results do not depend on it: its history may be gone
                 # what the step changes below is read by the derivative as it was before
-                operands.append(_kept(t, leaf.value in call.kept) if k in changed else t)
+                operands.append(kept_operand(t, leaf.value in call.kept) if k in changed else t)
         pairs = zip(leaves, self.capture.arguments, strict=True)
         added_to = {w.index for w in self.effects.writes if w.what == "grad"}
         gradients = [(k, given._grad) for k, (given, leaf) in enumerate(pairs) if leaf.grad_value is not None]
-        operands += [_kept(grad) if k in added_to else grad for k, grad in gradients]
+        operands += [kept_operand(grad) if k in added_to else grad for k, grad in gradients]
         written = {id(e) for e, _ in self.effects.written}
         modified = call.moving_on | written
         for entry in call.entries:
             owner = entry.root_owner()
             if entry.left is not None or (id(entry) in written and owner._requires_grad):
-                operands.append(_kept(owner, entry.input in call.kept))
+                operands.append(kept_operand(owner, entry.input in call.kept))
             elif id(entry) in modified:
-                operands.append(_copied(entry.array, owner, entry.input in call.kept))
+                operands.append(copied_operand(entry.array, owner, entry.input in call.kept))
             else:
                 operands.append(owner)
         arrays = {id(e.array) for e, _ in self.effects.written}
-        operands += [_kept(t) if id(root_array(t)) in arrays else t for t in call.others]
+        operands += [kept_operand(t) if id(root_array(t)) in arrays else t for t in call.others]
         with grad_mode(True):  # of the body, whatever the caller's is
             found, view_nodes, histories = call.apply(operands, leaves, self.capture.sizes_of(leaves))
         sizes = {**self.capture.sizes_of(leaves), **call.sizes_of(found)}
@@ -383,24 +393,6 @@ def _in_memory(trace: Trace, value: Value, order: tuple[int, ...]) -> Value:
     """A value with its axes as they are in memory."""
     with recording(trace):
         return trace.builder.apply(Permute(order), (value,), UNKNOWN)[0]
-
-
-def _copied(array: Ndarray, owner: Tensor, is_counted: bool) -> Tensor:
-    """The values in an array now. ``is_counted``: eager mode would keep ``owner``, which must not change later."""
-    made = wrap(array.copy())
-    if is_counted:
-        made._storage = SameMemory(storage_of(made), storage_of(owner))
-    return made
-
-
-def _kept(t: Tensor, is_counted: bool = False) -> Tensor:
-    """The values and the history that a tensor has now, whatever is written to it later."""
-    made = _copied(t._array, t, is_counted)
-    made._requires_grad, made._output_nr = wants_grad(t), t._output_nr
-    if made._requires_grad and t._grad_fn is None:
-        made.__dict__["gathers"] = accumulator_of(t)  # gradients go to the leaf itself, which must have its node by now
-    made._grad_fn, made._accumulator = t._grad_fn, t._accumulator
-    return made
 
 
 def build_path(

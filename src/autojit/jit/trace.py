@@ -24,7 +24,6 @@ from autojit.core.device_array import Array, host_copy
 from autojit.core.dtypes import bool_, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
-from autojit.core.records import record
 from autojit.core.size_expressions import Expression, symbol
 from autojit.core.source import SourceLocation, here
 from autojit.history.saved import accumulator_of
@@ -42,7 +41,7 @@ from autojit.jit.outcomes import BeginsAgain, Turned
 from autojit.jit.taken_arrays import TraceTaken
 from autojit.jit.trace_again import TraceAgain
 from autojit.jit.trace_arguments import TraceArguments
-from autojit.jit.trace_entries import GradEntry, Split, StateEntry
+from autojit.jit.trace_entries import Before, GradEntry, Split, StateEntry
 from autojit.jit.trace_memory import TraceMemory
 from autojit.jit.trace_orders import TraceOrders
 from autojit.jit.trace_passes import TracePasses
@@ -106,8 +105,8 @@ class Trace(
         self.arrays: list[Any] = []  # those of NumPy's
         self.looks_at_arrays = False  # whether the function does something with NumPy's arrays that NumPy does
         self.is_whole = False  # whether the function has come to its end, and what it left can be done at every call
-        self._before: dict[int, _Before] = {}
-        self._after: list[_Before] = []
+        self._before: dict[int, Before] = {}
+        self._after: list[Before] = []
         self._resumptions: list[slice] = []  # of the builder's nodes
 
     # -- the protocol
@@ -153,6 +152,7 @@ class Trace(
 
     def in_place(self, storage: Storage, value: Value) -> None:
         self.note_taken_changed(storage)
+        self.note_given_changed(storage)
         self.lift(storage)
         entry = self.state[id(storage.array)]
         entry.value = value
@@ -257,17 +257,18 @@ class Trace(
 
     def history_before(self, t: Tensor) -> Edge | None:
         """Where the gradient of an outside tensor went when the capture began; None when it needed none."""
-        before = self._before.get(id(t), _Before.of_tensor(t))
+        before = self._before.get(id(t), Before.of_tensor(t))
         requires_grad, node, number = before.slots
         if not requires_grad:
             return None
         return (accumulator_of(t), 0) if node is None else (node, number)
 
     def _remember(self, storage: Storage, owner: Tensor | None) -> None:
+        storage = storage.counter
         if id(storage) not in self._before:
-            self._before[id(storage)] = _Before.of_storage(storage)
+            self._before[id(storage)] = Before.of_storage(storage)
         while owner is not None and id(owner) not in self._before:
-            self._before[id(owner)] = _Before.of_tensor(owner)
+            self._before[id(owner)] = Before.of_tensor(owner)
             if owner._array is not None:  # else a view that the step has made
                 self.reached.append(owner)
             if owner._grad_fn is None:
@@ -275,7 +276,8 @@ class Trace(
             owner = owner._view.base if owner._view is not None else None
 
     def restore(self) -> None:
-        """Take back what recording changed on tensors outside: version counters and histories."""
+        """Take back what recording changed on tensors outside: memory, version counters and histories."""
+        self.put_slots_back()
         self._after = [before.exchange() for before in self._before.values()]
         self._before.clear()
         if not (self.is_whole or self.runs_often):
@@ -392,6 +394,7 @@ class Trace(
     def note_change(self, storage: Storage) -> None:
         self.note_written(storage)
         self.note_taken_changed(storage)
+        self.note_given_changed(storage)
 
     def check(self) -> None:
         """TraceError if a node reads a value of another capture, or an array that a tensor shows was changed."""
@@ -406,35 +409,6 @@ class Trace(
                 if value not in known:
                     raise foreign_error(value, self, node)
             known.update(node.outputs)
-
-
-@record(eq=False, frozen=False)
-class _Before:
-    """What changes of an object as they were before the capture."""
-
-    target: Any  # a storage or a tensor
-    slots: tuple[Any, ...]
-
-    @staticmethod
-    def of_storage(storage: Storage) -> _Before:
-        return _Before(storage, (storage.version, storage.changed_at, storage.changed_by))
-
-    @staticmethod
-    def of_tensor(t: Tensor) -> _Before:
-        return _Before(t, (t._requires_grad, t._grad_fn, t._output_nr))
-
-    def exchange(self) -> _Before:
-        """Put the slots back; what they held is returned."""
-        target = self.target
-        if isinstance(target, Storage):
-            after = self.of_storage(target)
-            target.version, target.changed_at, target.changed_by = self.slots
-            return after
-        after = self.of_tensor(target)
-        if target._grad_fn is not self.slots[1]:
-            # else its history did not move; ``requires_grad_`` inside the step is the user's own doing
-            target._requires_grad, target._grad_fn, target._output_nr = self.slots
-        return after
 
 
 def foreign_error(value: Value, trace: Trace, node: Node | None = None) -> TraceError:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from autojit.jit.line_by_line import GivenOtherMemory
-from autojit.jit.trace_part import TracePart
+from autojit.jit.given_memory import TraceGiven
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor
 
 
-class TraceArguments(TracePart):
+class TraceArguments(TraceGiven):
     """The part of a trace that knows what it is given, whose forms and versions it moves on, and who may not ask."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.arguments: list[Tensor] = []  # what stands for the tensors that the step is given
         self.gradients_given: list[Tensor] = []  # and for their gradients
         self.flags: list[tuple[Tensor, bool]] = []  # leaves outside, and whether they required gradients
@@ -28,9 +28,6 @@ class TraceArguments(TracePart):
             self.switched_on.append(t)
         if not any(known is t for known, _ in self.flags):
             self.flags.append((t, flag))
-
-    def leave_memory(self, t: Tensor) -> None:
-        self.give_up(GivenOtherMemory(t).always())
 
     # -- forms and versions
 

@@ -1,4 +1,4 @@
-"""What a trace notes: memory from outside, gradients of leaves, values that Python asked for."""
+"""What a trace notes: memory from outside, gradients of leaves, values that Python asked for; what was before."""
 
 from __future__ import annotations
 
@@ -89,3 +89,32 @@ class Split:
         """The outcome's bits: what a compiled split compares."""
         bits: bytes = self.outcome.tobytes()
         return bits
+
+
+@record(eq=False, frozen=False)
+class Before:
+    """What changes of an object as they were before the capture."""
+
+    target: Any  # a storage or a tensor
+    slots: tuple[Any, ...]
+
+    @staticmethod
+    def of_storage(storage: Storage) -> Before:
+        return Before(storage, (storage.version, storage.changed_at, storage.changed_by))
+
+    @staticmethod
+    def of_tensor(t: Tensor) -> Before:
+        return Before(t, (t._requires_grad, t._grad_fn, t._output_nr))
+
+    def exchange(self) -> Before:
+        """Put the slots back; what they held is returned."""
+        target = self.target
+        if isinstance(target, Storage):
+            after = self.of_storage(target)
+            target.version, target.changed_at, target.changed_by = self.slots
+            return after
+        after = self.of_tensor(target)
+        if target._grad_fn is not self.slots[1]:
+            # else its history did not move; ``requires_grad_`` inside the step is the user's own doing
+            target._requires_grad, target._grad_fn, target._output_nr = self.slots
+        return after

@@ -28,6 +28,9 @@ from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, array_type, storage_of, wrap_value
 
+HANDLES: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
+"""By id: what captures have made of tensors from outside (``detach()``, ``.data``). Users have none of them."""
+
 
 class _Shared(NamedTuple):
     """An array that the function has made, and a tensor shows."""
@@ -57,6 +60,7 @@ class TraceMemory(TracePart):
         self.begun[id(tensor)] = weakref.ref(tensor)
         if of is not None:
             self._shown[id(tensor)] = weakref.ref(self.origin(of))
+            HANDLES[id(tensor)] = tensor
 
     def note_detached(self, tensor: Tensor) -> None:
         if tensor._array is None:

@@ -19,6 +19,7 @@ from autojit.codegen.records import Field, Record
 from autojit.core.device_array import DeviceArray
 from autojit.core.errors import ArgumentError
 from autojit.core.late_interrupts import late_interrupts
+from autojit.core.own_references import OwnList, let_go
 from autojit.core.sizes import is_symbolic
 from autojit.runtime.entry_fallback import PythonEntry
 from autojit.runtime.entry_lent import describe_own, lent_places, lent_table
@@ -97,7 +98,7 @@ class NativeEntry:
     def __init__(self, spec: EntrySpec) -> None:
         self._spec = spec
         self._kept: list[Any] = [spec]
-        self._expected: list[object] = [guard.expected for guard in spec.guards]
+        self._expected = OwnList(guard.expected for guard in spec.guards)
         self._write_guards(spec.guards)
         self._taken: set[int] = set()  # open sizes that an argument before says
         self._arguments = _table(ArgumentWords, map(self._argument_words, spec.arguments))
@@ -118,6 +119,9 @@ class NativeEntry:
         self._quiet = new_builtin((new_capsule(data_address(self._quiet_head)), self))
         self._retry = new_builtin((new_capsule(data_address(self._retry_head)), self))
         self.call = new_builtin((new_capsule(data_address(self._head)), self))
+
+    def __del__(self) -> None:
+        let_go()
 
     def set_expected(self, guard: int, expected: object) -> None:
         """From now on guard `guard` of the spec demands `expected`. At any time: calls see the old one or the new."""

@@ -243,6 +243,11 @@ class _Block:
             "strides": strides,
         }
 
+    @property
+    def is_recycled(self) -> bool:
+        """Whether it is one array's, and not a part of an arena."""
+        return self._cache is not None
+
     def __del__(self) -> None:
         if self._cache is not None:
             self._cache.give_back(self._mapping)
@@ -273,6 +278,11 @@ def allocate_array(
     )  # dtypes that the interface has no name for
     memory.owner = _Block(mapping, (size_bytes,), np.dtype(np.uint8), block_cache)
     return np.ndarray(shape, element, memory, strides=strides)
+
+
+def owns_memory(array: npt.NDArray[Any]) -> bool:
+    """Whether what else shows an array's memory refers to the array: it has the memory, or the recycled one it got."""
+    return array.base is None or (isinstance(array.base, _Block) and array.base.is_recycled)
 
 
 class _Place:

@@ -137,8 +137,10 @@ class Trace(Protocol):
     def is_given(self, tensor: Tensor) -> bool:
         """Whether a traced tensor stands for an argument of the step, or for the ``.grad`` of one."""
 
-    def leave_memory(self, tensor: Tensor) -> None:
-        """A tensor from outside, or one that stands for an argument, is to look at other memory: the capture ends."""
+    def give_memory(self, tensor: Tensor, other: Tensor) -> None:
+        """A tensor from outside, or one that stands for an argument, is to look at the memory of another one; the
+        capture ends where that cannot be written to the memory that it has.
+        """
 
     def note_change(self, storage: Storage) -> None:
         """Memory has changed; an error if an array shows it, too."""
