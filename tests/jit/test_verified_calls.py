@@ -137,7 +137,7 @@ def test_arguments_that_are_one_are_named_though_only_native_code_errs(monkeypat
 
 
 def test_a_history_that_is_lost_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "_kept", lambda t, *_: aj.tensor(t.detach().numpy().copy()))
+    monkeypatch.setattr(step, "kept_operand", lambda t, *_: aj.tensor(t.detach().numpy().copy()))
     w = aj.ones(2, requires_grad=True)
 
     def function(x: aj.Tensor) -> aj.Tensor:

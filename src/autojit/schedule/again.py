@@ -21,6 +21,7 @@ from autojit.ops.base import Elementwise
 from autojit.ops.elementwise_arithmetic import Cast
 from autojit.ops.elementwise_base import Predicate
 from autojit.ops.elementwise_rounding import Quotient, Step
+from autojit.ops.indexing import Gathering
 from autojit.schedule.fusion import Fuser
 from autojit.schedule.groups import FULL, Group
 from autojit.schedule.kinds import Kind
@@ -224,7 +225,15 @@ class Leaving:
         node = self.made[value]
         if self.group.level[value] != FULL or self.fuser.kinds[node] is not Kind.POINTWISE or node.is_kept:
             return False
-        return isinstance(node.op, Elementwise) and node.op.is_cheap and not jumps(node)
+        is_op = isinstance(node.op, Elementwise) and node.op.is_cheap and not jumps(node)
+        return is_op and not any(map(self._looks_up, node.inputs))  # a look-up may fail: where it was written, once
+
+    def _looks_up(self, operand: Value) -> bool:
+        """Whether an operand without storage is found by look-ups."""
+        if operand not in self.fuser.inline:
+            return False
+        node = self.fuser.definitions[operand]
+        return isinstance(node.op, Gathering) or any(map(self._looks_up, node.inputs))
 
     def _reader(self, unit: int, value: Value) -> Group | None:
         """The group of a unit if it may compute a value again: at its own place, and nothing jumps there."""

@@ -78,21 +78,29 @@ def _lowered(
     choices = sorted(chooser.choices(), key=lambda choice: choice.work)
     target = budget * CLOSENESS - (_peak(planned) - chooser.lives.live_bytes.max(initial=0))
     best: tuple[Graph, Schedule] | None = None
+    fitting = _fitting(choices, target)
     for _ in range(TRIES):
-        fitting = next((choice for choice in choices if choice.peak_bytes <= target), None)
-        if fitting is None:
-            fitting = min(choices, key=lambda choice: choice.peak_bytes, default=None)
         if fitting is None:
             break
         made = LateCopies(graph, chooser.lives, fitting.stretches).graph()
         found = made, plan(made)
+        if _peak(found[1]) <= budget:
+            return found
         if _peak(found[1]) < _peak(planned if best is None else best[1]):
             best = found
-        if _peak(found[1]) <= budget:
-            break
-        choices = [choice for choice in choices if choice.peak_bytes < fitting.peak_bytes]
-        target = min(target, fitting.peak_bytes) - (_peak(found[1]) - budget)
+            choices = [choice for choice in choices if choice.peak_bytes < fitting.peak_bytes]
+            target = min(target, fitting.peak_bytes) - (_peak(found[1]) - budget)
+            fitting = _fitting(choices, target)
+        else:  # what is computed again for less traffic may keep what this was to free: little by little then
+            choices.remove(fitting)
+            fitting = max(choices, key=lambda choice: choice.peak_bytes, default=None)
     return best
+
+
+def _fitting(choices: Sequence[Choice], target: float) -> Choice | None:
+    """The first choice with a low enough peak, or the one with the lowest."""
+    lowest = min(choices, key=lambda choice: choice.peak_bytes, default=None)
+    return next((choice for choice in choices if choice.peak_bytes <= target), lowest)
 
 
 class Chooser:
