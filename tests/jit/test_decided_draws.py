@@ -128,3 +128,20 @@ def test_ever_new_ways_cost_few_captures(monkeypatch: pytest.MonkeyPatch) -> Non
         step(aj.ones(1))
     assert step.stats()["captures"] <= 2 + 5
     assert "served no second call" in step.explain()
+
+
+def test_places_that_are_drawn_are_inputs_however_they_choose() -> None:
+    """A list of numbers that chooses elements is one of a step's own: ``x[random.sample(range(8), 3)]``."""
+
+    def step(x: aj.Tensor) -> Any:
+        rows, last = random.sample(range(4), 2), random.randrange(3)
+        y = x.clone()
+        y[[last, 1]] += 1
+        return x[rows], x[:, [last, 0]], x[rows, [0, last]], x[[last] * 40], y
+
+    compiled, found = aj.jit(step), []
+    for program in (step, compiled):
+        random.seed(5)
+        found.append([[t.tolist() for t in program(aj.arange(12.0).reshape(4, 3) * k)] for k in range(12)])
+    assert found[0] == found[1]
+    assert compiled.stats()["captures"] == 1

@@ -32,6 +32,7 @@ from autojit.dispatch.promotion import NUMBERS, Operand, as_operand, cast
 from autojit.dispatch.view_memo import keep, recall
 from autojit.dispatch.view_nodes import one_node
 from autojit.functions.comparison import clamp, where
+from autojit.functions.shape import stack
 from autojit.functions.slice_places import counted_span, slice_bound
 from autojit.history.node_arguments import KeptBy
 from autojit.history.op_node import rename_node
@@ -299,11 +300,21 @@ def _item(item: Any) -> Any:
     if isinstance(item, bool | np.bool_):
         return wrap(np.asarray(bool(item)))
     if isinstance(item, list | range | tuple):
+        if state.trace is not None and any(type(i) is not int for i in item) and all(map(_is_place, item)):
+            return stack([as_operand(i).reshape(()) for i in item])  # what a step computes is not baked in
         item = np.asarray([int(i) if isinstance(i, Tensor) else i for i in item])
         item = item if item.size else item.astype(np.int64)
     if isinstance(item, np.ndarray):
         return item if item.dtype == np.bool_ and item.ndim else wrap(item)
     return item
+
+
+def _is_place(item: object) -> bool:
+    """Whether it is an integer number, or a tensor or a number of a step that is one."""
+    if type(item) is int:
+        return True
+    is_operand = type(item) is Tensor or hasattr(type(item), "as_operand")
+    return is_operand and type_of(found := as_operand(item)).dtype is int64 and type_of(found).size == 1
 
 
 def _consumed(item: object) -> int:
