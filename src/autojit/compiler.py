@@ -125,8 +125,8 @@ def _compiled(
     times.append(time.perf_counter())
     late_interrupts.poll()
 
-    def scheduled(graph: Graph) -> Schedule:
-        return schedule(graph, machine, donated, kept, options.forms)
+    def scheduled(graph: Graph, repeats: bool = True) -> Schedule:
+        return schedule(graph, machine, donated, kept, options.forms, repeats=repeats)
 
     stage(f"schedule of {len(optimized.nodes)} ops")
     plan = scheduled(optimized)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 
 import numpy as np
 import pytest
@@ -10,13 +9,17 @@ import pytest
 from autojit.ir import Graph, evaluate, parse_graph, verify
 from autojit.ops.ordering import Later
 from autojit.schedule.recompute import within_budget
-from autojit.schedule.schedule import schedule
+from autojit.schedule.schedule import Schedule, schedule
 from autojit.transforms.adjoint import adjoint
 from tests.fuzz_graphs import draw_inputs, graph_case
 from tests.on_cpu import cpu_with, optimize
 
 # Slices of rows would have a life of their own: nothing of these graphs would be live for long.
-plan = partial(schedule, machine=cpu_with(least_slices=1 << 40))
+WHOLE = cpu_with(least_slices=1 << 40)
+
+
+def plan(graph: Graph, repeats: bool = True) -> Schedule:
+    return schedule(graph, WHOLE, repeats=repeats)
 
 
 def layers(depth: int) -> Graph:

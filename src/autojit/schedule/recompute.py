@@ -45,7 +45,7 @@ class Choice:
 
 
 def within_budget(
-    graph: Graph, planned: Schedule, budget: int, plan: Callable[[Graph], Schedule]
+    graph: Graph, planned: Schedule, budget: int, plan: Callable[[Graph, bool], Schedule]
 ) -> tuple[Graph, Schedule]:
     """The graph with as much computed again as temporaries need to take at most ``budget`` bytes, and its schedule.
 
@@ -53,8 +53,20 @@ def within_budget(
 
     Args:
         planned: the schedule of ``graph``.
-        plan: makes schedules of others.
+        plan: makes schedules of others; the second argument says whether readers compute values again (`again`).
     """
+    best = _searched(graph, planned, budget, lambda made: plan(made, True))
+    if _peak(best[1]) <= budget:
+        return best
+    # What readers compute again keeps what that starts from, which may be what a stretch was to free.
+    other = _searched(graph, plan(graph, False), budget, lambda made: plan(made, False))
+    return min((best, other), key=lambda found: _peak(found[1]))
+
+
+def _searched(
+    graph: Graph, planned: Schedule, budget: int, plan: Callable[[Graph], Schedule]
+) -> tuple[Graph, Schedule]:
+    """One peak after the other lowered, until the budget is met."""
     best = graph, planned
     for _ in range(ROUNDS):
         if _peak(best[1]) <= budget:

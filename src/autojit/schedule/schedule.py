@@ -120,13 +120,14 @@ class Scheduler:
         self.known_forms = forms
         self.forms = Forms(self.definitions, self.inline, forms)
 
-    def run(self) -> Schedule:
+    def run(self, repeats: bool = True) -> Schedule:
         self._operand_needs()
         self._output_needs()
         fuser = Fuser(self.graph, self.definitions, self.kinds, self.inline, self.machine)
         units = fuser.run()
         kept = {*self.outputs, *(c.source for c in self.copies)}
-        compute_again(fuser, kept, {self.graph.inputs[source] for source in self.donated.values()})
+        if repeats:
+            compute_again(fuser, kept, {self.graph.inputs[source] for source in self.donated.values()})
         stored = self._stored_values(fuser, units)
         can_fail = failing_units(fuser, self.failing)
         # Commits first: what they copy at the end needs no place among the readers of a donated input.
@@ -426,6 +427,8 @@ def schedule(
     donated: Mapping[int, int] | None = None,
     lasting: Collection[int] = (),
     forms: KnownForms | None = None,
+    *,
+    repeats: bool = True,
 ) -> Schedule:
     """Schedule a simplified graph.
 
@@ -434,10 +437,11 @@ def schedule(
         donated: output position -> position of the input whose memory it takes.
         lasting: positions of outputs in memory that must not have changed when the step fails.
         forms: programs of schedules for related graphs, and from now on of this one; unused where sizes are open.
+        repeats: whether readers compute again what is cheaper computed than stored.
     """
     if forms is not None and any(is_open(v.type.shape) for v in (*graph.inputs, *graph.definitions())):
         forms = None
     graph = after_counting(graph)
     sure = sure_nodes(graph)
     graph, checked = with_checks(graph, lasting, sure)
-    return Scheduler(graph, machine, donated or {}, lasting, checked | sure, forms).run()
+    return Scheduler(graph, machine, donated or {}, lasting, checked | sure, forms).run(repeats)
