@@ -43,6 +43,11 @@ def supported_activities() -> set[ProfilerActivity]:
     return {ProfilerActivity.CPU, ProfilerActivity.CUDA} if has_device() else {ProfilerActivity.CPU}
 
 
+def kineto_available() -> bool:
+    """True: ``profile`` measures, whatever it was built with."""
+    return True
+
+
 def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0) -> Schedule:
     """A schedule for ``profile``: skip, then in turn wait, warm up and measure.
 
@@ -231,6 +236,6 @@ class profile:
 
 
 __all__ = [
-    "ProfilerAction", "ProfilerActivity", "itt", "profile", "record_function", "schedule", "supported_activities",
-    "tensorboard_trace_handler",
+    "ProfilerAction", "ProfilerActivity", "itt", "kineto_available", "profile", "record_function", "schedule",
+    "supported_activities", "tensorboard_trace_handler",
 ]  # fmt: skip

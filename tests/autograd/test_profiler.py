@@ -465,3 +465,13 @@ def test_steps_take_the_native_way_again_after_a_block() -> None:
     before = f.stats()["native_calls"]
     f(x)
     assert f.stats()["native_calls"] == before + 1
+
+
+def test_attention_of_every_kind_is_a_row() -> None:
+    q, k, v = aj.randn(2, 2, 5, 8, requires_grad=True), aj.randn(2, 2, 6, 8), aj.randn(2, 2, 6, 8)
+    attend = aj.nn.functional.scaled_dot_product_attention
+    with profile() as found:
+        for options in ({}, {"is_causal": True}, {"attn_mask": aj.ones(5, 6)}, {"dropout_p": 0.5}):
+            attend(q, k, v, **options).sum().backward()  # type: ignore[arg-type]
+    names = [event.name for event in found.function_events]
+    assert sum(name.startswith("aten::attention") for name in names) >= 4

@@ -161,14 +161,14 @@ def test_what_is_left_out_is_refused_with_what_takes_its_place(
 ) -> None:
     path = tmp_path / "traces.py"
     path.write_text(
-        "import torch\ntry:\n    torch.nested\nexcept AttributeError as error:\n    print(error)\nimport torch.fx\n"
+        "import torch\ntry:\n    torch.nested\nexcept AttributeError as error:\n    print(error)\nimport torch.ao\n"
     )
     assert main(["run", str(path)]) == 1
     out, told = capfd.readouterr()
     assert "pad, and pass masks or lengths" in out
     listed, _, traceback = told.partition("Traceback")
-    assert f"{path}:6: torch.fx (modules are not traced symbolically" in listed
-    assert "No module named 'torch.fx'\nmodules are not traced symbolically" in traceback
+    assert f"{path}:6: torch.ao (there are no quantised tensors" in listed
+    assert "No module named 'torch.ao'\nthere are no quantised tensors" in traceback
 
 
 def test_what_is_imported_and_not_used_does_not_stop_a_program(

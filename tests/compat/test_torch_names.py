@@ -110,3 +110,37 @@ def test_paths_of_torchs_files_can_be_imported(path: str) -> None:
     with aj.torch_names():
         found = importlib.import_module(f"torch.{path}")
     assert found is importlib.import_module(f"autojit.{path}")
+
+
+def test_classes_that_libraries_only_ask_for_have_no_instances_and_say_what_to_do() -> None:
+    with aj.torch_names() as torch:
+        kinds = [torch.jit.ScriptModule, torch.ScriptFunction, torch.fx.GraphModule, torch.fx.Tracer, torch.fx.Proxy]
+        for kind in kinds:
+            assert not isinstance(aj.nn.Linear(2, 2), kind)
+            with pytest.raises(UsageError, match=r"there are no .* here") as refused:
+                kind()
+            assert "fix" in str(refused.value)
+        assert torch.fx.wrap(len) is len
+        with pytest.raises(UsageError, match="symbolic_trace"):
+            torch.fx.symbolic_trace(aj.nn.Linear(2, 2))
+
+
+def test_modules_that_libraries_import_names_from_have_the_same_functions() -> None:
+    with aj.torch_names() as torch:
+        functional, zoo = importlib.import_module("torch.functional"), importlib.import_module("torch.utils.model_zoo")
+        assert all(getattr(functional, name) is getattr(torch, name) for name in ("einsum", "norm", "split", "stft"))
+        assert functional.F is aj.nn.functional and zoo.load_url is aj.hub.load_state_dict_from_url
+        assert importlib.import_module("torch.distributed.constants").default_pg_timeout
+        reduction = importlib.import_module("torch.nn._reduction")
+        assert [reduction.get_enum(name) for name in ("none", "mean", "sum")] == [0, 1, 2]
+        assert reduction.legacy_get_string(None, False, emit_warning=False) == "none"
+
+
+def test_tensors_go_into_one_vector_and_come_back() -> None:
+    with aj.torch_names():
+        utils = importlib.import_module("torch._utils")
+    given = [aj.randn(2, 3), aj.randn(()), aj.randn(0, 2), aj.randn(4)]
+    back = utils._unflatten_dense_tensors(utils._flatten_dense_tensors(given), given)
+    assert all(aj.equal(x, y) for x, y in zip(given, back, strict=True))
+    with pytest.raises(UsageError, match="elements"):
+        utils._unflatten_dense_tensors(aj.ones(3), given)

@@ -75,3 +75,12 @@ def test_a_rate_that_changes_from_step_to_step_is_a_number_to_a_step() -> None:
     for lr in (0.1, 0.2, 0.3):
         expected = expected - lr * 2 * expected
         assert step(lr).item() == pytest.approx(expected.sum().item())
+
+
+def test_an_option_without_a_default_must_be_set_by_every_group() -> None:
+    required = aj.optim.optimizer.required
+    weight, bias = aj.nn.Parameter(aj.ones(2)), aj.nn.Parameter(aj.ones(1))
+    optimizer = aj.optim.Optimizer([{"params": [weight], "lr": 0.1}], {"lr": required})
+    with pytest.raises(ValueError, match="required optimization parameter lr"):
+        optimizer.add_param_group({"params": [bias]})
+    assert len(optimizer.param_groups) == 1

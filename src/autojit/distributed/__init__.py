@@ -33,6 +33,7 @@ _provide(
         "algorithms": "",
         "algorithms.ddp_comm_hooks": "comm_hooks",
         "algorithms.ddp_comm_hooks.default_hooks": "comm_hooks",
+        "constants": "groups",
         "checkpoint": "autojit.io.checkpoint",
         "device_mesh": "mesh",
         "fsdp": "autojit.nn.fully_sharded",

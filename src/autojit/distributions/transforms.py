@@ -71,14 +71,19 @@ class ExpTransform(_Elementwise):
         return x
 
 
+def _clipped_sigmoid(x: Tensor) -> Tensor:
+    """The logistic function, kept off 0 and 1; libraries import it by this name."""
+    kind = finfo(x.dtype)
+    return clamp(sigmoid(x), min=kind.tiny, max=1.0 - kind.eps)
+
+
 class SigmoidTransform(_Elementwise):
     """y = 1 / (1 + exp(-x)), kept off 0 and 1."""
 
     codomain = constraints.unit_interval
 
     def _call(self, x: Tensor) -> Tensor:
-        kind = finfo(x.dtype)
-        return clamp(sigmoid(x), min=kind.tiny, max=1.0 - kind.eps)
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         kind = finfo(y.dtype)

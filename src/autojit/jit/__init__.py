@@ -14,6 +14,8 @@ from typing import Final as Final
 from autojit.core.futures import Future
 from autojit.jit.eager_mode import eager
 from autojit.jit.function import JitFunction, jit
+from autojit.jit.scripting import ScriptFunction as ScriptFunction
+from autojit.jit.scripting import ScriptModule as ScriptModule
 from autojit.jit.scripting import TracerWarning as TracerWarning
 from autojit.jit.scripting import (
     annotate,

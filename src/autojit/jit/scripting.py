@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autojit.core.absent_class import WithoutInstances
 from autojit.core.futures import Future, called
 from autojit.dispatch.declared import declared
 from autojit.jit.function import jit
@@ -17,6 +18,17 @@ from autojit.tensor.state import state
 
 class TracerWarning(Warning):
     """What torch warns of when a trace may not hold for other inputs; here guards see to it, and nobody is warned."""
+
+
+class ScriptModule(WithoutInstances):
+    """What libraries ask a layer by ``isinstance``; no layer is one, since ``script`` gives a compiled layer."""
+
+    what = "classes of TorchScript's"
+    instead = "derive the layer from nn.Module and compile its step by aj.jit"
+
+
+class ScriptFunction(ScriptModule):
+    """What libraries ask a function by ``isinstance``; none is one, since ``script`` gives a compiled function."""
 
 
 def script(obj: Callable[..., Any]) -> Any:

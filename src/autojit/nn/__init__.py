@@ -38,5 +38,5 @@ from autojit.nn.transformer import *
 from autojit.nn.upsampling import *
 
 __getattr__ = _LazyNames(__name__, modules="attention modules")
-_provide("autojit.nn", {"common_types": "extents"})
+_provide("autojit.nn", {"common_types": "extents", "_reduction": "functional.reduction"})
 _list_names(globals(), "functional grad init modules parallel parameter utils")

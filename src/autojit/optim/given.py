@@ -82,6 +82,29 @@ def groups_of(params: Any) -> list[Any]:
     return found
 
 
+class _Required:
+    """The default of an option that has none: every group must set it."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+def fill(group: dict[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Give a group the defaults of what it does not set itself.
+
+    Raises:
+        ValueError: it does not set what is ``required``.
+    """
+    for name, default in defaults.items():
+        if default is required and name not in group:
+            message = f"parameter group didn't specify a value of required optimization parameter {name}"
+            raise ArgumentError(message, fix=f"pass {name}=... to the optimizer, or set it in the group")
+        dict.setdefault(group, name, default)
+
+
 def check_saved(groups: Sequence[Mapping[str, Any]], saved: Sequence[Mapping[str, Any]]) -> None:
     """ValueError where the groups of a state dict do not match those of the optimiser."""
     here, there = ([len(group["params"]) for group in given] for given in (groups, saved))

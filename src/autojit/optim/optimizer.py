@@ -25,7 +25,8 @@ from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, step_counter, stepping, zeros_like
 from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, count_change
-from autojit.optim.given import check_parameter, check_saved, groups_of, listed, refuse
+from autojit.optim.given import check_parameter, check_saved, fill, groups_of, listed, refuse
+from autojit.optim.given import required as required
 from autojit.optim.kept_state import kept_state
 from autojit.optim.notebook import to_html
 from autojit.optim.param_group import ParamGroup
@@ -212,8 +213,7 @@ class Optimizer:
         for p in params:
             check_parameter(p, bool(self.defaults.get("differentiable")))
         dict.__setitem__(group, "params", params)
-        for name, default in self.defaults.items():
-            dict.setdefault(group, name, default)
+        fill(group, self.defaults)
         if len({id(p) for p in params}) != len(params):
             warn(
                 "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "

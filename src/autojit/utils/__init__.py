@@ -5,6 +5,7 @@ They are imported on first use.
 """
 
 from autojit.core.lazy_modules import LazyNames as _LazyNames
+from autojit.core.lazy_modules import provide as _provide
 
 __getattr__ = _LazyNames(
     __name__,
@@ -14,4 +15,7 @@ __getattr__ = _LazyNames(
         "image_grid": "autojit.utils.images",
     },
     modules="_foreach_utils _pytree checkpoint data dlpack hooks",
+)
+_provide(
+    "autojit.utils", {"model_zoo": "autojit.hub"}, {"model_zoo": {"load_url": "autojit.hub:load_state_dict_from_url"}}
 )

@@ -191,7 +191,7 @@ def op_name(function: Any, arguments: Sequence[Any]) -> str | None:
         owner = function.__self__
         if type(owner) is Cast and arguments[0].dtype == owner.dtype.numpy:
             return f"{OPS}clone"  # a conversion to the dtype that is there already
-        return torch_name(getattr(owner, "composite", owner.name)) if isinstance(owner, Op) else None
+        return torch_name(owner.shown_name) if isinstance(owner, Op) else None
     name = _names.get(function)
     if name is None and len(Op.registry) != _known:
         _learn_names()

@@ -26,6 +26,18 @@ def resolve_reduction(size_average: bool | None, reduce: bool | None, reduction:
     return found
 
 
+def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
+    """``nn._reduction.legacy_get_string``, which libraries' losses call."""
+    if emit_warning:
+        return resolve_reduction(size_average, reduce, "mean")
+    return "none" if reduce is False else "sum" if size_average is False else "mean"
+
+
+def get_enum(reduction: str) -> int:
+    """``nn._reduction.get_enum``: 0, 1 and 2 for none, mean and sum."""
+    return ("none", "mean", "sum").index(known(reduction))
+
+
 def known(reduction: str) -> str:
     """The reduction itself; ValueError for one that there is not."""
     if reduction not in ("none", "mean", "sum"):
