@@ -8,12 +8,13 @@ taken hold of the array.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-watched: dict[int, Any] = {}
+watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """Arrays whose references are counted, by id."""
 releases = np.zeros(1, np.int64)
 """How often something of the compiler's own may have let go of one of them; a word that native entries compare."""

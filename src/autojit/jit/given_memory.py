@@ -224,13 +224,11 @@ class GivenMemory:
     def hold(self) -> None:
         """Nobody else holds the memory now."""
         self.held = OwnTuple((self.entry.array,))
-        watched[id(self.held[0])] = self.held
+        watched[id(self.held[0])] = self.held[0]
         self.expected = self.references(), int(releases[0])
 
     def forget(self) -> None:
         """Somebody may hold it."""
-        if self.held:
-            watched.pop(id(self.held[0]), None)
         self.held, self.expected = OwnTuple(), NEVER
 
     def kept(self) -> Callable[[], None]:
