@@ -29,8 +29,8 @@ FREE = 16
 FREE_AT_LEAST = 4
 """So many may, however large they are: the first steps of a training loop make gradients and what optimisers keep."""
 NODES = 128
-"""A capture counts one for so many nodes: 16 of a tree LSTM's steps of 700 took 9.9 s, as long as 1,000 calls of it."""
-MOST_WAITED = 20  # a power of two: calls between two captures
+"""A capture counts one more for so many nodes: 16 of a tree LSTM's steps took 9.9 s, as long as 1,000 calls of it."""
+MOST_DOUBLED = 20  # times: what is waited for
 SHARE_SERVED = 4  # of so many calls steps are to serve one, else they are not worth looking for
 WAITING_KEPT = 64  # outcomes of one decision that have come once and not been captured
 
@@ -55,8 +55,7 @@ class Payoff:
 
     def waits(self, root: Captures, branch: Branch, path: Sequence[Decision], outcomes: Sequence[Split]) -> bool:
         """Whether a call that no step of a branch serves, which it has reached by a path, is to run line by line."""
-        weight = self._weight(self.in_vain())
-        if weight < FREE or self._waited >= 1 << min(weight - FREE, MOST_WAITED):
+        if self._waited >= self._to_wait():
             return False
         if not branch and self._comes_again(root, path, outcomes):
             return False
@@ -79,11 +78,15 @@ class Payoff:
         self._made = kept[len(self._made) - len(kept) :]
         return len(self._made)
 
-    def _weight(self, in_vain: int) -> int:
-        """What captures in vain count, each at least 1; less than ``FREE`` for the first few."""
+    def _to_wait(self) -> int:
+        """How many calls are to run line by line before the next capture."""
+        in_vain = self.in_vain()
+        if in_vain < min(FREE_AT_LEAST, FREE):
+            return 0
         steps = [ref() for ref in self._made]
-        weight = in_vain + sum(step.n_nodes // NODES for step in steps if step is not None)
-        return weight if in_vain >= FREE_AT_LEAST else min(weight, in_vain)
+        each = 1 + sum(step.n_nodes for step in steps if step is not None) // (NODES * in_vain)
+        free = min(FREE, max(FREE_AT_LEAST, FREE // each))
+        return 0 if in_vain < free else each << min(in_vain - free, MOST_DOUBLED)
 
     def _has_served(self, step: CompiledStep | None) -> bool:
         return step is not None and step.calls + self.natives.of(step) > 1
