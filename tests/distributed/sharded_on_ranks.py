@@ -230,7 +230,7 @@ def check_whole_parameters_are_gathered_again() -> None:
             if is_compiled:
                 made[again] = step.memory()["arena_bytes"]
         assert found[0] == found[1]
-    assert made[True] <= made[False] - 2 * 48 * 48 * 8, made  # gradients take what is left
+    assert made[True] <= made[False] - 48 * 48 * 8, made  # what else is live at the peak takes what is left
 
 
 def check_no_whole_parameter_is_kept_between_the_passes() -> None:
