@@ -94,8 +94,12 @@ def test_an_interrupted_compilation_ends_with_its_stage(stage: str, monkeypatch:
 
     def watched(name: str, made: Any) -> Any:
         scope = {"__name__": "autojit.pretended", "raise_signal": signal.raise_signal, "begun": begun, "made": made}
-        lines = [f"    begun.append('{name}')", *["    raise_signal(2)"] * (name == stage), "    return made(*given)"]
-        exec("\n".join(["def run(*given):", *lines]), scope)
+        lines = [
+            f"    begun.append('{name}')",
+            *["    raise_signal(2)"] * (name == stage),
+            "    return made(*given, **named)",
+        ]
+        exec("\n".join(["def run(*given, **named):", *lines]), scope)
         return scope["run"]
 
     weight = aj.ones(3)

@@ -46,10 +46,10 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
     for name in names
 }  # fmt: skip
 _DENSE = {
-    "add_scaled", "addcdiv", "addcmul", "distances", "fraction", "gated", "gelu", "inner_product", "kron", "lerp",
-    "logit", "logit_loss", "logsigmoid", "logsumexp", "mish", "norm", "normalized", "normalized_with_moments", "outer",
-    "probability_loss", "rms_normalized", "shifted_and_scaled", "silu", "softsign", "squared_errors", "tanhshrink",
-    "var",
+    "add_scaled", "addcdiv", "addcmul", "distances", "fraction", "gated", "gelu", "inner_product", "kron", "ldexp",
+    "lerp", "logit", "logit_loss", "logsigmoid", "logsumexp", "mish", "norm", "normalized", "normalized_with_moments",
+    "outer", "probability_loss", "rms_normalized", "shifted_and_scaled", "silu", "softsign", "squared_errors",
+    "tanhshrink", "var",
 }  # fmt: skip
 
 
