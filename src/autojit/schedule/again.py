@@ -44,7 +44,7 @@ def compute_again(fuser: Fuser, kept: AbstractSet[Value], overwritten: AbstractS
         overwritten: inputs whose memory takes a result: who reads one more of them might come too late.
     """
     for unit in fuser.units:
-        if isinstance(unit, Group):
+        if isinstance(unit, Group) and unit.id not in fuser.awaited:  # others wait for a kernel, not for values
             leaving = Leaving(fuser, unit, kept, overwritten)
             if leaving.readers:
                 leaving.settle()
@@ -73,7 +73,6 @@ class Leaving:
             found = [self._reader(unit, value) for unit in others]
             if found and value not in kept and None not in found and self._is_cheap(value):
                 self.readers[value] = [reader for reader in found if reader is not None]
-
         self.read_in_place: set[Value] = set()
         if self.readers:
             self.read_in_place = self._read_in_place()
