@@ -15,6 +15,7 @@ from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ops.joining import Concatenate
 from autojit.ops.matmul import Matmul
 from autojit.ops.shape import Permute, Reshape, Slice
+from autojit.passes.stacks import reshaped, rows_of_stack, unstacked
 from autojit.passes.sums import added, sums
 
 FEWEST = 4  # products
@@ -58,7 +59,7 @@ class _Joiner:
         self.sharing: dict[frozenset[Value], int] = {}  # first operands -> how many sums have these
         for node in graph.nodes:
             if isinstance(node.op, Concatenate) and node.op.axis == 0:
-                self.stacks.setdefault(frozenset(self._unstacked(v) for v in node.inputs), node)
+                self.stacks.setdefault(frozenset(unstacked(v, self.made_by) for v in node.inputs), node)
 
     def count_sharing(self, sums_of_terms: list[list[Value]]) -> None:
         """Note which sums could share the copy of their first operands."""
@@ -103,13 +104,6 @@ class _Joiner:
             return node.inputs[0], True
         return value, False
 
-    def _unstacked(self, value: Value) -> Value:
-        """The matrix behind a slice of a stack: a reshape that adds a leading axis."""
-        node = self.made_by.get(value)
-        if node is not None and isinstance(node.op, Reshape) and node.op.shape == (1, *node.inputs[0].type.shape):
-            return node.inputs[0]
-        return value
-
     def _ordered(self, products: list[Node]) -> tuple[list[Node], Node | None]:
         """The products in the order of a stack of their first operands, and that stack if there is one.
 
@@ -119,7 +113,7 @@ class _Joiner:
         stack = self.stacks.get(frozenset(by_source))
         if stack is None or len(by_source) != len(products):
             return self._in_rows(products) or products, None
-        return [by_source[self._unstacked(v)] for v in stack.inputs], stack
+        return [by_source[unstacked(v, self.made_by)] for v in stack.inputs], stack
 
     # -- operands that are rows of one whole need not be joined
 
@@ -193,28 +187,14 @@ class _Joiner:
         found = self._whole(values)
         if found is None or found.type.ndim == 2:
             return found
-        shape = (found.type.size // values[0].type.shape[1], values[0].type.shape[1])
-        flat = Value(found.type.with_shape(shape))
-        nodes.append(Node(Reshape(shape), (found,), (flat,), node.source))
-        return flat
+        columns = values[0].type.shape[1]
+        return reshaped(found, (found.type.size // columns, columns), node, nodes)
 
     def _stacked(self, values: list[Value], stack: Node, node: Node, nodes: list[Node]) -> Value | None:
-        """The matrices one below the other by the stack they are in: a copy of its nodes, merged with it later."""
-        if [self._unstacked(v) for v in stack.inputs] != values:
+        """The matrices one below the other by the stack they are in."""
+        if [unstacked(v, self.made_by) for v in stack.inputs] != values:
             return None
-        parts: list[Value] = []
-        for value, part in zip(values, stack.inputs, strict=True):
-            parts.append(part if part is value else Value(part.type))
-            if part is not value:
-                nodes.append(Node(Reshape(part.type.shape), (value,), (parts[-1],), stack.source))
-        copy = Value(stack.outputs[0].type)
-        nodes.append(Node(stack.op, tuple(parts), (copy,), stack.source))
-        shape = (sum(v.type.shape[0] for v in values), copy.type.shape[-1])
-        if copy.type.shape == shape:
-            return copy
-        flat = Value(copy.type.with_shape(shape))
-        nodes.append(Node(Reshape(shape), (copy,), (flat,), node.source))
-        return flat
+        return rows_of_stack(stack, self.made_by, node, nodes)
 
 
 def _is_alike(product: Node, other: Node) -> bool:

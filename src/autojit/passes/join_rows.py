@@ -18,7 +18,9 @@ from autojit.ir.op import Op
 from autojit.ops.joining import Concatenate
 from autojit.ops.matmul import Matmul
 from autojit.ops.shape import Reshape, Slice
+from autojit.passes.stacks import reshaped
 
+# No measurement of these is recorded; an LSTM's products of 32 rows are far from all of them.
 FEWEST = 4  # products
 MOST_ROWS = 256  # of one: more fill tiles by themselves, and may be a user's way to need less memory at a time
 LEAST_COLUMNS = 16  # of a product whose rows must be copied to be stacked
@@ -112,10 +114,10 @@ def _joined_parts(whole: Value, matrix: Value, parts: list[_Part]) -> dict[Value
     first = parts[0].node
     lead, columns = whole.type.shape[:-1], matrix.type.shape[1]
     nodes: list[Node] = []
-    rows = _reshaped(whole, (prod(lead), whole.type.shape[-1]), first, nodes)
+    rows = reshaped(whole, (prod(lead), whole.type.shape[-1]), first, nodes)
     product = Value(first.outputs[0].type.with_shape((prod(lead), columns)))
     nodes.append(Node(first.op, (rows, matrix), (product,), first.source))
-    joined = _reshaped(product, (*lead, columns), first, nodes)
+    joined = reshaped(product, (*lead, columns), first, nodes)
     instead: dict[Value, list[Node]] = {}
     for part in parts:
         op = changed(part.slice, stops=(*part.slice.stops[:-1], columns))
@@ -178,27 +180,18 @@ def _joined_stack(stack: Node, products: list[Node]) -> list[Node]:
     depth = matrix.type.shape[0]
     nodes: list[Node] = []
     parts = [
-        _reshaped(p.inputs[0], (*part.type.shape[:-1], depth), p, nodes)
+        reshaped(p.inputs[0], (*part.type.shape[:-1], depth), p, nodes)
         for part, p in zip(stack.inputs, products, strict=True)
     ]
     joined = Value(first.inputs[0].type.with_shape((*whole.type.shape[:-1], depth)))
     nodes.append(Node(stack.op, tuple(parts), (joined,), stack.source))
-    rows = _reshaped(joined, (prod(whole.type.shape[:-1]), depth), stack, nodes)
+    rows = reshaped(joined, (prod(whole.type.shape[:-1]), depth), stack, nodes)
     product = Value(whole.type.with_shape((rows.type.shape[0], whole.type.shape[-1])))
     outputs = (whole,) if product.type == whole.type else (product,)
     nodes.append(Node(first.op, (rows, matrix), outputs, first.source))
     if outputs != (whole,):
         nodes.append(Node(Reshape(whole.type.shape), outputs, (whole,), stack.source))
     return nodes
-
-
-def _reshaped(value: Value, shape: tuple[int, ...], node: Node, nodes: list[Node]) -> Value:
-    """A value in another shape; ``nodes`` gets what makes it."""
-    if value.type.shape == shape:
-        return value
-    made = Value(value.type.with_shape(shape))
-    nodes.append(Node(Reshape(shape), (value,), (made,), node.source))
-    return made
 
 
 def _with(graph: Graph, instead: dict[Value, list[Node]]) -> Graph:

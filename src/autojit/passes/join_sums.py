@@ -9,7 +9,7 @@ from __future__ import annotations
 from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ops.joining import Concatenate
 from autojit.ops.reductions import Sum
-from autojit.ops.shape import Reshape
+from autojit.passes.stacks import rows_of_stack, unstacked
 from autojit.passes.sums import added, sums
 
 FEWEST = 4  # column sums
@@ -23,7 +23,7 @@ def join_sums(graph: Graph) -> Graph:
     """
     made_by = graph.definitions()
     stacks = {
-        frozenset(_matrix(part, made_by) for part in node.inputs): node
+        frozenset(unstacked(part, made_by) for part in node.inputs): node
         for node in graph.nodes
         if isinstance(node.op, Concatenate) and node.op.axis == 0 and len(node.inputs) >= FEWEST
     }
@@ -45,30 +45,10 @@ def _column_sum(node: Node | None) -> Node | None:
     return node if is_one else None
 
 
-def _matrix(part: Value, made_by: dict[Value, Node]) -> Value:
-    """The matrix behind a part of a stack, which may have a leading axis more."""
-    made = made_by.get(part)
-    if made is not None and isinstance(made.op, Reshape) and part.type.shape == (1, *made.inputs[0].type.shape):
-        return made.inputs[0]
-    return part
-
-
 def _joined(node: Node, stack: Node, rest: list[Value], made_by: dict[Value, Node]) -> list[Node]:
-    """The nodes that take the place of a sum: a copy of the stack, merged with it later, and its column sum."""
+    """The nodes that take the place of a sum."""
     nodes: list[Node] = []
-    parts: list[Value] = []
-    for part in stack.inputs:
-        matrix = _matrix(part, made_by)
-        parts.append(part if matrix is part else Value(part.type))
-        if matrix is not part:
-            nodes.append(Node(made_by[part].op, (matrix,), (parts[-1],), stack.source))
-    whole = Value(stack.outputs[0].type)
-    nodes.append(Node(stack.op, tuple(parts), (whole,), stack.source))
-    (total,) = node.outputs
-    if whole.type.ndim != 2:
-        flat = Value(whole.type.with_shape((whole.type.size // total.type.size, total.type.size)))
-        nodes.append(Node(Reshape(flat.type.shape), (whole,), (flat,), node.source))
-        whole = flat
-    outputs = (Value(total.type),) if rest else node.outputs
-    nodes.append(Node(Sum(COLUMNS), (whole,), outputs, node.source))
+    rows = rows_of_stack(stack, made_by, node, nodes)
+    outputs = (Value(node.outputs[0].type),) if rest else node.outputs
+    nodes.append(Node(Sum(COLUMNS), (rows,), outputs, node.source))
     return [*nodes, *added([*rest, *outputs], node.outputs, node)] if rest else nodes

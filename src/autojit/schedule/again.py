@@ -29,6 +29,7 @@ from autojit.schedule.pull import Indices
 
 _JUMPS = Predicate, Step, Quotient
 
+# Both bound the search; no measurement of them is recorded.
 # Values of one nest about which is decided together; each is tried with and without.
 MOST_VALUES = 16
 # Ops that one value takes to compute again: all of them are cheap, but not free.

@@ -5,7 +5,7 @@ Members live on a level:
 
 - FULL: one element per point of the domain;
 - ROW:  one element per row (results of reductions over the inner axes and what is computed from them);
-- OUT:  reduced over the row axes (column sums, full sums); never read inside the group.
+- OUT:  reduced over the row axes (column sums, full sums), or joined of members (`joined`); never read inside.
 """
 
 from __future__ import annotations

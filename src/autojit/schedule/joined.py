@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from autojit.core.sizes import is_symbolic
 from autojit.ir.graph import Node, Value
 from autojit.ops.joining import Concatenate
-from autojit.ops.shape import Reshape
 from autojit.schedule.groups import FULL, OUT, Group
-from autojit.schedule.pull import Indices
+from autojit.schedule.pull import Indices, reshape_root
 
 if TYPE_CHECKING:
     from autojit.schedule.fusion import Fuser
@@ -29,7 +28,7 @@ def join_parts(fuser: Fuser, node: Node) -> bool:
     """
     if not isinstance(node.op, Concatenate) or node.is_kept or any(map(is_symbolic, _offsets(node))):
         return False
-    sources = [_source(fuser, operand) for operand in node.inputs]
+    sources = [reshape_root(operand, fuser.definitions, fuser.inline) for operand in node.inputs]
     owners = {fuser.owner.get(source) for source in sources}
     unit = owners.pop()
     group = None if unit is None or owners else fuser.units[unit]
@@ -68,10 +67,3 @@ def parts_of(node: Node, group: Group, definitions: Mapping[Value, Node]) -> Ite
 def _offsets(node: Node) -> list[int]:
     assert isinstance(node.op, Concatenate)
     return node.op.offsets([operand.type for operand in node.inputs])
-
-
-def _source(fuser: Fuser, operand: Value) -> Value:
-    """What an operand shows in another shape, or itself."""
-    while operand in fuser.inline and isinstance(fuser.definitions[operand].op, Reshape):
-        operand = fuser.definitions[operand].inputs[0]
-    return operand

@@ -7,12 +7,14 @@ storage; readers follow them to the values that are stored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
 from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, Opaque
 from autojit.ops.base import Elementwise, Reindex, Source
+from autojit.ops.shape import Reshape
 
 Indices = tuple[Index, ...]
 
@@ -29,6 +31,13 @@ def broadcast_index(index: Indices, shape: Shape) -> Indices:
     if not added and 1 not in shape:
         return index
     return tuple(Index() if n == 1 else index[axis + added] for axis, n in enumerate(shape))
+
+
+def reshape_root(value: Value, definitions: Mapping[Value, Node], inline: AbstractSet[Value]) -> Value:
+    """The value whose storage holds the same bytes in the same order: what it shows in another shape, or itself."""
+    while value in inline and isinstance(definitions[value].op, Reshape):
+        value = definitions[value].inputs[0]
+    return value
 
 
 def gathered_index(node: Node, index: Indices) -> tuple[list[tuple[Value, Indices, int, str]], Indices]:

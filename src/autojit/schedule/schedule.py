@@ -25,7 +25,6 @@ from autojit.ops.attention import Attending
 from autojit.ops.base import Reindex
 from autojit.ops.control_flow import HoldsGraphs
 from autojit.ops.scattering import Scattering
-from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
 from autojit.ops.transfers import ToDevice
 from autojit.ops.while_sweeps import WhileLoop
@@ -56,6 +55,7 @@ from autojit.schedule.kernels import (
 )
 from autojit.schedule.kinds import Kind, is_opaque, kinds_of
 from autojit.schedule.memory import MemoryPlan, plan_memory
+from autojit.schedule.pull import reshape_root
 
 
 @record
@@ -281,13 +281,7 @@ class Scheduler:
                 self._force([shown if shown in self.inline else operand])
 
     def _reshape_root(self, value: Value) -> Value:
-        """The value whose storage holds the same bytes in the same order."""
-        while value in self.inline:
-            node = self.definitions[value]
-            if not isinstance(node.op, Reshape):
-                return value
-            value = node.inputs[0]
-        return value
+        return reshape_root(value, self.definitions, self.inline)
 
     def _output_needs(self) -> None:
         taken: set[Value] = set(self.graph.inputs)
