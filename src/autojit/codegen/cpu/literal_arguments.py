@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from autojit.codegen.cpu.rewriting import Rewriting
+from autojit.codegen.rewriting import Rewriting
 from autojit.core.dtypes import DType, float32, float64
 from autojit.core.types import TensorType
 from autojit.ir.graph import Value

@@ -11,7 +11,6 @@ from typing import Any
 
 from autojit.codegen.cpu.attention_entries import attention_entries
 from autojit.codegen.cpu.chunks import MAX_PARTIAL_CHUNKS
-from autojit.codegen.cpu.first_elements import from_first_elements
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.literal_arguments import lifts
 from autojit.codegen.cpu.loops.kernel import print_loops
@@ -26,6 +25,7 @@ from autojit.codegen.cpu.plan.records import (
 from autojit.codegen.cpu.product_words import GEMM_GFLOPS, gemm_scratch, matmul_words, product_types, slice_words
 from autojit.codegen.cpu.products import gemm
 from autojit.codegen.cpu.structured.kernels import print_structured
+from autojit.codegen.first_elements import from_first_elements
 from autojit.codegen.lowered import (
     Argument,
     BandEntry,

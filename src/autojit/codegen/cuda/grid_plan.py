@@ -40,6 +40,7 @@ from autojit.codegen.walk import Walk
 from autojit.core.records import record
 from autojit.core.sizes import is_symbolic, size_max, size_min, typical
 from autojit.ir.index import LoopVariable
+from autojit.schedule.expressions import Applied
 from autojit.schedule.loops import LoopProgram
 
 # Of these numbers none was tuned on hardware; four vectors in flight instead of two were no faster on an H200.
@@ -60,8 +61,9 @@ BUSY_THREADS = 256  # per processor: rows take more lanes each as long as there 
 LIGHT_EXPRESSIONS = (
     32  # of an element, up to which lanes are few and accesses wide: latency is the memory's, not theirs
 )
+FUNCTION_EXPRESSIONS = 16  # that a function of mathematics counts for: `exp` is 17 instructions, `tanh` 40
 ONE_LAUNCH = 16  # turns of a team up to which nothing is left to combine: a second launch costs as much
-FEWEST_TURNS = 4  # of a team that leaves partial results
+FEWEST_TURNS = 4  # of a team that leaves partial results of columns: each is read again
 OPEN_SLOTS = 4  # elements of a lane in a tile of a row whose length is open: many are short
 
 
@@ -145,7 +147,7 @@ def plan_grid(program: LoopProgram, target: CudaTarget) -> tuple[Walk, GridPlan]
 def _flat(walk: Walk, processors: int) -> GridPlan:
     vector = min(vector_width(walk), most_elements(walk))
     folds = bool(walk.program.accumulators)
-    is_heavy = len(walk.varying) > LIGHT_EXPRESSIONS
+    is_heavy = _expressions(walk) > LIGHT_EXPRESSIONS
     while is_heavy and vector > 1 and typical(walk.inner_count) < vector * processors * BUSY_THREADS:
         vector //= 2
     count = walk.inner_count // vector * vector  # what is left is a last, shorter turn
@@ -158,11 +160,17 @@ def _flat(walk: Walk, processors: int) -> GridPlan:
     tiles = size_max(1, -(-count // (threads * slots * vector)))
     blocks = tiles
     if folds and (is_symbolic(tiles) or tiles > ONE_LAUNCH):
-        blocks = size_max(1, size_min(tiles // FEWEST_TURNS, processors * FOLDING_THREADS // threads))
+        blocks = size_max(1, size_min(tiles, processors * FOLDING_THREADS // threads))
     elif folds:
         slots = min(_power_above(slots * tiles), most)  # one block waits for memory as often as it has turns
         tiles, blocks = -(-count // (threads * slots * vector)), 1
     return GridPlan(True, False, threads, threads, slots, vector, tiles, 1, 1, 1, 1, blocks)
+
+
+def _expressions(walk: Walk) -> int:
+    """How many expressions there are of an element, weighed by what they take."""
+    functions = sum(isinstance(e, Applied) and not e.op.is_cheap for e in walk.varying)
+    return len(walk.varying) + (FUNCTION_EXPRESSIONS - 1) * functions
 
 
 def _rows(walk: Walk, processors: int) -> GridPlan:

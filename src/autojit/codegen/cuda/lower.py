@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from itertools import chain, pairwise
 
+from autojit.codegen.cuda.begun_buffers import begun, loops_from_first_elements, product_from_first_elements
 from autojit.codegen.cuda.decided import decided_work, is_decided_there
 from autojit.codegen.cuda.grid_loops import print_grid
 from autojit.codegen.cuda.products import print_product, product_key
@@ -249,10 +250,10 @@ class _Lowering:
         return [DeviceCopy(target, source, target.type.size_bytes, commits)]
 
     def _loops(self, kernel: LoopKernel, commits: bool) -> list[DeviceWork]:
-        program = kernel.program
+        program, firsts = loops_from_first_elements(kernel.program)
         text = self._grid(program)
         label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
-        buffers = (*program.loads, *kernel.writes())
+        buffers = (*map(begun, program.loads, firsts), *kernel.writes())
         return self._launch(text, buffers, label, kernel, program.lookup_nodes.values(), commits)
 
     def _grid(self, program: LoopProgram) -> GridText:
@@ -266,14 +267,16 @@ class _Lowering:
             found = program.form.texts[way] = self.printed[key]
         return found
 
-    def _product(self, kernel: MatmulKernel, commits: bool) -> list[DeviceWork]:
+    def _product(self, whole: MatmulKernel, commits: bool) -> list[DeviceWork]:
+        kernel, firsts = product_from_first_elements(whole)
         key = product_key(kernel)
         text = self.printed.get(key)
         if text is None:
             text = self.printed[key] = print_product(kernel, self.target)
         a, b = (value.type.shape for value in kernel.node.inputs[:2])
         label = "+".join([f"matmul {a[-2]}x{a[-1]}x{b[-1]}", *dict.fromkeys(n.op.name for n in kernel.nodes[1:])])
-        return self._launch(text, (*kernel.reads(), *kernel.writes()), label, kernel, (), commits)
+        buffers = (*map(begun, kernel.reads(), firsts), *kernel.writes())
+        return self._launch(text, buffers, label, kernel, (), commits)
 
     def _structured(self, kernel: StructuredKernel, commits: bool) -> list[DeviceWork] | None:
         node = kernel.node
@@ -313,7 +316,7 @@ class _Lowering:
     def _launch(
         self,
         text: GridText,
-        buffers: tuple[Value, ...],
+        buffers: tuple[Value | Offset, ...],
         label: str,
         kernel: Kernel,
         lookups: Iterable[Node],

@@ -144,6 +144,18 @@ class BoundKernel:
         """The memory it touches, without what the host writes."""
         return footprint(self._memory, self.work, self._number, is_guarded=self.is_guarded, address=self._address_of)
 
+    def early_reads(self) -> list[tuple[int, Access]]:
+        """Parameters that are addresses, the same in every call, of what it only reads, with what that is."""
+        found = []
+        for k, (argument, buffer) in enumerate(zip(self.work.buffers, self.work.widest.buffers, strict=True)):
+            is_fixed = k not in self._slots and k not in self._moving and not self._memory.is_number(argument)
+            if is_fixed and buffer.role == "reads":
+                found.append((self._places[k], _access(self._memory, argument, "reads", self._address_of)))
+        errors = self._memory.errors
+        if errors is not None and self.is_guarded and not self.kernel.reports:
+            found.append((self.keys.index("errors"), _own("reads", errors.address, ERROR_BYTES)))
+        return found
+
     def _address_of(self, argument: BufferArgument) -> int:
         return self._address(self.work.buffers.index(argument))
 

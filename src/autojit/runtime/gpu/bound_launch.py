@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from autojit.codegen.cuda.early_start import Start
 from autojit.codegen.cuda.entry_point import entry_text
 from autojit.codegen.cuda.host_records import ALONE, TOGETHER, LaunchWords
 from autojit.codegen.cuda.joined_entry import joined_text, shared_bytes
@@ -110,8 +111,11 @@ class BoundLaunch:
         """What it computes."""
         return tuple(chain.from_iterable(kernel.work.nodes for kernel in self.kernels))
 
-    def text(self) -> str:
+    def text(self, start: Start) -> str:
         """The module of the launch for the present addresses."""
+        return "\n".join(filter(None, [start.line(), self._text()]))
+
+    def _text(self) -> str:
         parts = [kernel.part() for kernel in self.kernels]
         if self.grid.is_alone:
             (part,) = parts
@@ -164,6 +168,10 @@ class BoundLaunch:
             self.grid.meets,
             shared_bytes=self._asked_bytes,
         )
+
+    def early_reads(self) -> list[tuple[int, Access]]:
+        """See `BoundKernel`; of kernels that share a launch none is known."""
+        return self.kernels[0].early_reads() if self.grid.is_alone else []
 
     def handles(self) -> list[int]:
         """Where the handles of conditions are that its kernels set."""

@@ -40,6 +40,11 @@ MOST_SEEN = 4096
 """Tuples of sizes that are remembered for having come once."""
 
 
+def has_early_starts(launches: int) -> bool:
+    """Whether launches of a graph of so many start early, where the device can."""
+    return launches >= EARLY_LAUNCHES
+
+
 def graph_nodes(
     prologues: Sequence[BoundPrologue], items: Sequence[BoundLaunch | BoundBody], *, starts_early: bool = False
 ) -> list[GraphNode]:
@@ -55,7 +60,7 @@ def graph_nodes(
     ]
     accesses = [[prologue.part] for prologue, _ in prologues]  # parts of the table: none waits for another
     nodes += nodes_of(items, accesses)
-    if not starts_early or len(nodes) < EARLY_LAUNCHES:
+    if not starts_early or not has_early_starts(len(nodes)):
         return nodes
     return [replace(node, starts_early=True) if isinstance(node, KernelNode) else node for node in nodes]
 

@@ -71,6 +71,19 @@ def predecessors(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
     return found
 
 
+def settled(
+    accesses: Sequence[Sequence[Access]], after: Sequence[Sequence[int]], asked: Sequence[Sequence[Access]]
+) -> list[list[bool]]:
+    """Of some accesses of each launch: whether none of the launches right before it (``after``) writes there."""
+    touched = _Pieces(accesses)
+    writes = [touched.pieces(one, "writes") for one in accesses]
+    found = []
+    for before, mine in zip(after, asked, strict=True):
+        changed = reduce(or_, (writes[k] for k in before), 0)
+        found.append([not touched.pieces([access], access.effect) & changed for access in mine])
+    return found
+
+
 class _Pieces:
     """Memory cut where accesses begin and end, a bit for each piece; then a bit for each result, one for arguments."""
 

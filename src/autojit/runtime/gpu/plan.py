@@ -18,6 +18,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from autojit.codegen.cuda.early_start import Start
 from autojit.codegen.cuda.host_records import (
     ALONE,
     AS_GRAPH,
@@ -44,7 +45,8 @@ from autojit.runtime.gpu.bound_kernel import BoundKernel, footprint, parameter_k
 from autojit.runtime.gpu.bound_launch import BoundLaunch, plan_grids
 from autojit.runtime.gpu.channel import DeviceChannel, Words
 from autojit.runtime.gpu.devices import settings
-from autojit.runtime.gpu.graphs import BoundPrologue, KeptGraphs, RunGraph, graph_nodes
+from autojit.runtime.gpu.early import starts
+from autojit.runtime.gpu.graphs import BoundPrologue, KeptGraphs, RunGraph, graph_nodes, has_early_starts
 from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.moving import WORD_BYTES, Binding
 from autojit.runtime.gpu.order import Access
@@ -276,7 +278,15 @@ class DevicePlan:
 
     def texts(self) -> list[str]:
         """The modules of its kernels, for the present addresses."""
-        return [launch.text() for launch in self._launches]
+        return [launch.text(start) for launch, start in zip(self._launches, self._starts(), strict=True)]
+
+    def _starts(self) -> list[Start]:
+        """How launches begin; nothing is known of those that other sizes may leave out, or that a body decides."""
+        parts, launches = self._memory.moving.prologues, self._launches
+        is_known = self._is_graph and not self._n_sizes and len(launches) == len(self._items)
+        if is_known and self._device.starts_early and has_early_starts(len(parts) + len(launches)):
+            return starts([[part.part] for part in parts], launches, self._device.target.processors)
+        return [Start()] * len(launches)
 
     # -- what native code asks for
 

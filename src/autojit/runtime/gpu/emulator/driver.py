@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from autojit.codegen.cuda.early_start import WAIT
 from autojit.core.errors import ArgumentError, DeviceError
 from autojit.core.locks import new_lock
 from autojit.ir.op import Ndarray
@@ -241,12 +242,11 @@ class EmulatedDriver(StreamCalls, GraphCalls):
         """A kernel's name."""
         return self._functions[function][1].name
 
-    def first_instruction(self, function: int) -> str:
-        """What a kernel does first, as its text says it."""
-        module, text = self._functions[function]
-        block = self._modules[module][0].blocks[text.first]
-        first = next(iter(block.instructions), block.end)
-        return "" if first is None else ".".join(first.opcode)
+    def waits(self, function: int) -> bool:
+        """Whether a kernel waits for those in front of it, as its text says."""
+        module, _ = self._functions[function]
+        blocks = self._modules[module][0].blocks
+        return any(".".join(each.opcode) == WAIT for block in blocks for each in block.instructions)
 
     def launch(self, function: int, blocks: tuple[int, int, int], threads: int, parameters: int, stream: int) -> None:
         """Run a kernel.

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from autojit.codegen.cuda.early_start import WAIT
 from autojit.core.errors import ArgumentError, DeviceError
 from autojit.runtime.gpu.driver import (
     CONDITIONS_FROM,
@@ -57,7 +56,7 @@ class GraphCalls:
         """See `EmulatedDriver`."""
         raise NotImplementedError
 
-    def first_instruction(self, function: int) -> str:
+    def waits(self, function: int) -> bool:
         """See `EmulatedDriver`."""
         raise NotImplementedError
 
@@ -105,12 +104,12 @@ class GraphCalls:
         return made, emulated
 
     def _check_start(self, function: int) -> None:
-        """A launch that starts early waits before it does anything."""
+        """A launch that starts early waits at some time; what it does before is looked at when it runs."""
         if self.version < EARLY_FROM:
             raise DeviceError("no launch of this driver's graphs starts early", {"version": self.version})
-        if self.first_instruction(function) != WAIT:
+        if not self.waits(function):
             name = self.name(function)
-            raise EmulatedFault("early start", "a kernel that is started early does not wait first", kernel=name)
+            raise EmulatedFault("early start", "a kernel that is started early does not wait", kernel=name)
 
     def _handles(self, numbers: Sequence[int]) -> Iterator[int]:
         """The conditions of a graph with these nodes."""

@@ -13,20 +13,38 @@ import numpy as np
 
 from autojit.core.errors import ArgumentError
 from autojit.ir.op import Ndarray
-from autojit.runtime.gpu.driver import GraphNode
+from autojit.runtime.gpu.driver import GraphNode, KernelNode
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
 
 
 class Footprint:
-    """The bytes that a node read and wrote."""
+    """The bytes that a node read and wrote.
 
-    def __init__(self) -> None:
+    Args:
+        is_early: the node may run before those in front of it have ended: what it reads before it waits is kept apart.
+    """
+
+    def __init__(self, is_early: bool = False) -> None:
+        self.is_early = is_early
+        self._early: dict[int, list[Ndarray]] = {}
         self._parts: dict[bool, dict[int, list[Ndarray]]] = {False: {}, True: {}}  # where pieces begin, by their size
         self._bytes: dict[bool, Ndarray] = {}  # made when they are first asked for: the node has run then
 
     def add(self, addresses: Ndarray, size: int, is_write: bool) -> None:
         """Pieces of ``size`` bytes."""
         self._parts[is_write].setdefault(size, []).append(addresses.astype("i8"))
+
+    def add_early(self, addresses: Ndarray, size: int) -> None:
+        """Pieces that were read before the wait."""
+        self._early.setdefault(size, []).append(addresses.astype("i8"))
+
+    def early_byte_of(self, other: Footprint) -> int | None:
+        """A byte that was read before the wait, and that another node writes."""
+        for size, begins in self._early.items():
+            common = _first_in_both(_bytes_of(begins, size), other.bytes_of(True))
+            if common is not None:
+                return common
+        return None
 
     def add_range(self, address: int, size: int, is_write: bool) -> None:
         """Bytes in a row."""
@@ -94,6 +112,7 @@ class EmulatedGraph:
                     )
                 self._before[number] |= self._before[k]
                 self._before[number, k] = True
+        self._is_looked_at = False  # whether it has run, with a look at what is read before a wait
         self._ordered = self._before.sum(0) + self._before.sum(1)  # of each node: how many are before or behind it
 
     def node(self, number: int) -> GraphNode:
@@ -145,12 +164,16 @@ class EmulatedGraph:
             EmulatedFault: a node failed, or an edge is missing.
         """
         done: dict[int, Footprint] = {}
+        starts_early = any(isinstance(node, KernelNode) and node.starts_early for node in self.nodes)
+        has_early, self._is_looked_at = starts_early and not self._is_looked_at, True
         free = np.zeros(len(self.nodes), np.bool_)  # those that are done, and that another may come before or after
         for number in self.order(chance):
-            footprint = Footprint() if is_watched or self._has_rival(number) else None
+            is_kept = has_early or is_watched or self._has_rival(number)
+            footprint = Footprint(has_early) if is_kept else None
             execute(self.numbers[number], self.nodes[number], footprint)
             if footprint is None:
                 continue
+            self._check_early_reads(number, footprint, done, name)
             for other in map(int, np.flatnonzero(free & ~self._before[number] & ~self._before[:, number])):
                 address = footprint.shared_with(done[other])
                 if address is not None:
@@ -163,3 +186,16 @@ class EmulatedGraph:
             done[number] = footprint
             free[number] = True
         return [*done.values()]
+
+    def _check_early_reads(
+        self, number: int, footprint: Footprint, done: dict[int, Footprint], name: Callable[[GraphNode], str]
+    ) -> None:
+        """What a node reads before it waits, none of those right before it writes: they may be running."""
+        for k in self.nodes[number].after:
+            address = footprint.early_byte_of(done[k]) if k in done else None
+            if address is not None:
+                here, there = name(self.nodes[number]), name(self.nodes[k])
+                detail = (
+                    f"node {number} ({here}) reads before it waits what node {k} ({there}), right before it, writes"
+                )
+                raise EmulatedFault("early start", detail, kernel=here, address=address)

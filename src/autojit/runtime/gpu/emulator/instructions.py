@@ -315,6 +315,12 @@ def _nothing(t: Translator, instruction: Instruction) -> None:
     """What only hardware notices."""
 
 
+def _of_dependent_grids(t: Translator, instruction: Instruction) -> None:
+    """To wait for the launches in front; to let those behind start says nothing here, where none does at once."""
+    if "wait" in instruction.opcode:
+        t.statement("M.waited(ix)")
+
+
 def _set_condition(t: Translator, instruction: Instruction) -> None:
     """The driver's function that says whether a part of a graph runs."""
     handle, value = (t.get(operand, kind) for operand, kind in zip(instruction.operands, ("u8", "u4"), strict=True))
@@ -340,7 +346,7 @@ HANDLERS: dict[str, Handler] = {
     "div": _simple("a.divided({0}, {1})", 2, floats="{0} / {1}"),
     "ex2": _function("np.exp2({0})"),
     "fma": _fused,
-    "griddepcontrol": _nothing,
+    "griddepcontrol": _of_dependent_grids,
     "lg2": _function("np.log2({0})"),
     "lop3": _any_logic,
     "mad": _multiply_add,

@@ -84,6 +84,18 @@ class LaneMemory:
         self.copies = AsyncCopies(self, wave.count)
         self._rows: dict[str, tuple[Space, int]] = {}
         self._parameters = wave.parameters
+        self._waiting: Ndarray | None = None  # the lanes of an early launch that have not waited yet
+
+    def begin(self, footprint: Footprint | None, order: Synchronisation | None) -> None:
+        """Before the first instruction."""
+        self.footprint, self.order = footprint, order
+        if footprint is not None and footprint.is_early:
+            self._waiting = np.ones(self._wave.count, np.bool_)
+
+    def waited(self, ix: Ndarray | None) -> None:
+        """Lanes wait for the launches in front of this one."""
+        if self._waiting is not None:
+            self._waiting[slice(None) if ix is None else ix] = False
 
     # -- what blocks call
 
@@ -242,9 +254,24 @@ class LaneMemory:
         good = states == ALL_READABLE[min(size, 8)] if action == "load" else (states & usable) == usable
         if self.footprint is not None and memory is self.global_space:
             self.footprint.add(address, size, action == "store")
+            self._look_at_early(self.footprint, address, lanes, size, instruction, action)
         if not good.all() or position.min() < 0 or position.max() > len(memory.content) - size:
             self._refuse(memory, address, position, lanes, size, instruction, action)
         return rows
+
+    def _look_at_early(
+        self, footprint: Footprint, address: Ndarray, lanes: Ndarray, size: int, instruction: int, action: str
+    ) -> None:
+        """What is read before the wait is written down; nothing is written there."""
+        if self._waiting is None or not self._waiting[lanes].any():
+            return
+        early = np.flatnonzero(self._waiting[lanes])
+        if action == "store":
+            k = int(early[0])
+            self.fail(
+                "early start", "something is written before the wait", int(lanes[k]), instruction, int(address[k])
+            )
+        footprint.add_early(address[early], size)
 
     def _refuse_misaligned(
         self, address: Ndarray, position: Ndarray, lanes: Ndarray, size: int, instruction: int, action: str

@@ -86,7 +86,7 @@ def run(launch: Launch, memory: EmulatedMemory, footprint: Footprint | None = No
     with np.errstate(all="ignore"):
         for blocks in _waves(launch, chance):
             wave = Wave(launch, blocks, least, memory, chance)
-            wave.memory.footprint, wave.memory.order = footprint, order
+            wave.memory.begin(footprint, order)
             wave.run()
             wave.forget()
 
