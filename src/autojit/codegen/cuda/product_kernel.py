@@ -120,6 +120,9 @@ class ProductJob:
 TILES_TOGETHER = 8
 """Rows of tiles that blocks go down before the next column."""
 
+MOST_FILLING = 4
+"""Fragments of a warp up to which all of shared memory is on its way before the first turn; with 8 registers spill."""
+
 COMBINED_AT_ONCE = 4
 COMBINING_THREADS = 128
 
@@ -310,7 +313,8 @@ class ProductPrinter(CudaKernel):
             for number, stored, lines in zip(self.operands, self.stored(), (tile.rows, tile.columns), strict=True)
         ]
         tiles = self.row, self.column
-        pipeline = Pipeline(self, (supplies[0], supplies[1]), stages, self._origins(), tiles, places.slice)
+        both, fills = (supplies[0], supplies[1]), prod(tile.fragments) <= MOST_FILLING
+        pipeline = Pipeline(self, both, stages, self._origins(), tiles, places.slice, fills=fills)
         way = steps_of(tile.fragment)(self, self.dtype, places, supplies[0].shelf, supplies[1].shelf)
         first: Operand = 0
         stop: Operand = k

@@ -3,6 +3,9 @@
 Shared memory has room for some parts, its stages. A turn waits until its part is there for all threads, begins to bring
 one into the stage that was multiplied in the turn before, and multiplies. One barrier a turn is enough: who has passed
 it knows that nobody reads that stage any more.
+
+Before the first turn all stages but one are on their way. Where a lane has few elements of the result, the last one is
+as well (``fills``): of a short axis all is, so it waits for memory once. Lanes with many have no registers for that.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ class Pipeline:
         matrices: where the block's matrices begin in the operands.
         lines: with which lines of them the block's tile begins.
         own: the number of the lane's slice; None: there is one.
+        fills: whether all stages are on their way before the first turn.
     """
 
     def __init__(
@@ -40,10 +44,12 @@ class Pipeline:
         matrices: tuple[str, str],
         lines: tuple[str, str],
         own: str | None = None,
+        *,
+        fills: bool = False,
     ) -> None:
         self.kernel, self.supplies, self.stages = kernel, supplies, stages
         self.matrices, self.lines = matrices, lines
-        self.depth, self.own = supplies[0].turn_depth, own
+        self.depth, self.own, self.fills = supplies[0].turn_depth, own, fills
         self.is_copied = any(supply.is_copied for supply in supplies)
 
     def run(self, steps: Steps, totals: Totals, first: Operand, stop: Operand) -> None:
@@ -57,22 +63,29 @@ class Pipeline:
             return
         for stage in range(self.stages - 1):
             self._begin(stage, kernel.offset(first, stage * self.depth), stop)
+            if self.fills and stage == self.stages - 2:  # in one group, so every turn waits for all but as many
+                self._begin(stage + 1, kernel.offset(first, (stage + 1) * self.depth), stop)
             self._end_copies()
         reading, writing = (kernel.local("i64") for _ in range(2))
         kernel.store("i64", 0, reading)
         kernel.store("i64", self.stages - 1, writing)
         with kernel.loop(first, stop, self.depth, stem="depth") as depth:
-            self._turn(steps, totals, (kernel.load("i64", reading), kernel.load("i64", writing)), depth, stop)
+            stages = kernel.load("i64", reading), kernel.load("i64", writing)
+            self._turn(steps, totals, stages, depth, (first, stop))
             for slot in (reading, writing):
                 following = kernel.offset(kernel.load("i64", slot), 1)
                 kernel.store("i64", kernel.choose(kernel.test("eq", following, self.stages), 0, following), slot)
 
-    def _turn(self, steps: Steps, totals: Totals, stages: tuple[str, str], depth: str, stop: Operand) -> None:
+    def _turn(
+        self, steps: Steps, totals: Totals, stages: tuple[str, str], depth: str, ends: tuple[Operand, Operand]
+    ) -> None:
         kernel = self.kernel
         reading, writing = stages
         self._meet(steps, reading, left=self.stages - 2)
         ahead = kernel.offset(depth, (self.stages - 1) * self.depth)
-        is_more = kernel.test("slt", ahead, stop)
+        is_more = kernel.test("slt", ahead, ends[1])
+        if self.fills:  # the first turn finds it done
+            is_more = kernel.both(kernel.test("ne", depth, ends[0]), is_more)
         with kernel.when(is_more):
             waiting = self._keep(self._bring(writing, ahead))
         self._end_copies()
