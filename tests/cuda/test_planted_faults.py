@@ -17,6 +17,7 @@ import pytest
 
 import autojit as aj
 from autojit.core.errors import TraceError
+from autojit.runtime.gpu import early
 from autojit.runtime.gpu.driver import Graph, GraphNode
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
 from tests.emulated import emulated_cuda, fresh_driver
@@ -182,3 +183,21 @@ def test_a_missing_edge_of_a_graph_is_told(missing: int, monkeypatch: pytest.Mon
                 compiled(x, w)
             aj.cuda.synchronize()
     assert caught.value.kind in ("missing edge", "uninitialised read")
+
+
+def test_a_read_before_the_wait_of_what_the_launch_in_front_writes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if everything were settled, whoever writes it."""
+
+    def all_settled(accesses: object, after: object, asked: Sequence[Sequence[object]]) -> list[list[bool]]:
+        return [[True] * len(one) for one in asked]
+
+    @aj.jit
+    def two(x: Any) -> Any:
+        return (x @ x) @ x
+
+    with emulated_cuda():
+        x = data(16, 16, grad=False)
+        monkeypatch.setattr(early, "settled", all_settled)
+        with pytest.raises(EmulatedFault, match=r"early start: node \d+ .* reads before it waits"):
+            for _ in range(3):
+                two(x)

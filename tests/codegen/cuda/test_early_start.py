@@ -1,12 +1,14 @@
-"""Kernels that start early: each waits first, lets others start last, and a graph says which do."""
+"""Kernels that start early: what each does before it waits, when it lets others start, and what graphs say of it."""
 
 from __future__ import annotations
 
 import ctypes
+import re
 
 import pytest
 
-from autojit.codegen.cuda.early_start import LET_START, WAIT, with_early_start
+from autojit.codegen.cuda.early_reads import parted
+from autojit.codegen.cuda.early_start import LET_START, WAIT, Start, with_early_start
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core.errors import DeviceError
 from autojit.runtime.gpu.driver import KernelNode
@@ -27,14 +29,86 @@ def _instructions(ptx: str) -> list[str]:
     return [line.rstrip(";") for line in lines if line and not line.startswith((".", "//", "$"))]
 
 
-def test_every_kernel_waits_first_and_lets_others_start_wherever_it_ends() -> None:
-    texts = [module_text(k) for graph in graphs_of_steps("mlp_sgd") for k in kernels_of(graph, TARGET)]
+TOUCHES = ("ld.global", "st.", "atom", "red", "cp.async", "bar", "mma", "ldmatrix", "call")
+
+
+def _texts() -> list[str]:
+    return [module_text(k) for graph in graphs_of_steps("mlp_sgd") for k in kernels_of(graph, TARGET)]
+
+
+def test_kernels_of_which_nothing_is_known_touch_no_memory_before_they_wait() -> None:
+    texts = _texts()
     for ptx in ptx_of(texts, "sm_90"):
         said = _instructions(ptx)
-        assert said[0] == WAIT and said.count(WAIT) == 1
+        before = said[: said.index(WAIT)]
+        assert not any(line.startswith(TOUCHES) for line in before)
         ends = [number for number, line in enumerate(said) if line == "ret"]
         assert ends and all(said[number - 1] == LET_START for number in ends)
+        if any("bra" in line for line in before):  # who leaves there has not waited
+            assert all(said[number - 2] == WAIT for number in ends)
     assert all(WAIT not in ptx for ptx in ptx_of(texts[:2], "sm_80"))
+
+
+def test_what_is_settled_is_read_before_the_wait_and_nothing_else_changes() -> None:
+    """Whatever is settled: the same instructions, each behind what it needs, and nothing written before the wait."""
+    moved, texts, start = 0, _texts(), Start(tuple(range(40)), lets_early=True)
+    ptx = ptx_of([*texts, *(f"{start.line()}\n{text}" for text in texts)], "sm_90")
+    for plain, said in zip(map(_instructions, ptx), map(_instructions, ptx[len(texts) :]), strict=False):
+        control = (WAIT, LET_START)
+        own = [re.sub(r"ld\.global\.(nc|cg)?", "ld.global.", line) for line in said if line not in control]
+        assert sorted(own) == sorted(
+            re.sub(r"ld\.global\.(nc|cg)?", "ld.global.", line) for line in plain if line not in control
+        )
+        before = said[: said.index(WAIT)]
+        assert said[len(before) + 1] == LET_START and said.count(LET_START) == 1
+        assert not any(line.startswith(("st.", "atom", "red", "bar")) for line in before)
+        known: set[str] = set()
+        for line in before:
+            target, *sources = re.findall(r"%[a-z]+\d+", line.replace("@", " ")) or [""]
+            if line.startswith(("cp.async", "@")):
+                sources = [target, *sources]
+            elif "{" not in line:
+                known.add(target)
+            else:
+                known.update([target, *sources])
+                continue
+            assert known.issuperset(sources), line
+        moved += any(line.startswith(("ld.global", "cp.async")) for line in before)
+    assert moved > 3
+
+
+BODY = """\tld.param.b64 \t%rd1, [kernel_param_0];
+\tld.param.b64 \t%rd2, [kernel_param_1];
+\tld.global.b64 \t%rd3, [%rd2];
+\tsetp.ne.b64 \t%p1, %rd3, 0;
+\t@%p1 bra \t$L_end;
+\tadd.s64 \t%rd4, %rd1, 16;
+\tld.global.nc.b32 \t%r1, [%rd4];
+\tld.global.nc.b32 \t%r2, [%rd3];
+\tst.global.b32 \t[%rd1], %r1;
+$L_end:
+\tret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("settled", "before", "leaves"),
+    [((), 2, False), ((0,), 2, False), ((1,), 6, True), ((0, 1), 7, True)],
+)
+def test_a_branch_out_is_passed_where_its_condition_is_known(
+    settled: tuple[int, ...], before: int, leaves: bool
+) -> None:
+    """An address that was read is no parameter's; who leaves before the wait waits at the end."""
+    parts = parted(BODY, settled)
+    assert (len(parts.before), parts.leaves) == (before, leaves)
+    body = with_early_start(f".visible .entry kernel()\n{{\n{BODY}}}\n")
+    assert body.count(WAIT) == 1
+
+
+def test_carries_and_registers_that_loops_write_again_end_the_stretch() -> None:
+    for last in ("add.cc.s32 \t%r3, %r1, %r2;", "mov.b32 \t%r1, 0;", "shfl.sync.bfly.b32 \t%r4, %r1, 1, 31, -1;"):
+        parts = parted(f"\tmov.b32 \t%r1, 1;\n\tmov.b32 \t%r2, 2;\n\t{last}\n\tret;\n", ())
+        assert len(parts.before) == 2 and parts.rest.startswith(f"\t{last}")
 
 
 def test_a_module_without_a_kernel_is_refused() -> None:
@@ -48,7 +122,7 @@ def test_the_emulated_device_finds_kernels_that_do_not_wait() -> None:
     words = (ctypes.c_uint64 * 2)()
     words[0] = ctypes.addressof(words) + 8
     node = KernelNode(number, (1, 1, 1), 32, ctypes.addressof(words), starts_early=True)
-    with pytest.raises(EmulatedFault, match="does not wait first"):
+    with pytest.raises(EmulatedFault, match="does not wait"):
         driver.make_graph([node])
     driver.close()
     old = EmulatedDriver(memory_bytes=MIB, pinned_bytes=MIB, version=12020)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autojit.runtime.gpu.order import Access, Effect, Place, predecessors
+from autojit.runtime.gpu.order import Access, Effect, Place, predecessors, settled
 
 EFFECTS: tuple[Effect, ...] = ("reads", "writes")
 
@@ -57,6 +57,21 @@ def test_whoever_conflicts_is_ordered_and_no_edge_is_superfluous(seed: int) -> N
         for j in after[k]:
             assert any(conflict(a, b) for a in mine for b in launches[j])
             assert not any(j in before[other] for other in after[k])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_settled_was_written_before_those_right_in_front_began(seed: int) -> None:
+    """So whoever waits for these alone finds it complete, and they do not write it: it may be read at once."""
+    launches = random_launches(np.random.default_rng(seed))
+    after = predecessors(launches)
+    before = reached(after)
+    reads = [[access for access in one if access.effect == "reads"] for one in launches]
+    for k, (mine, flags) in enumerate(zip(reads, settled(launches, after, reads), strict=True)):
+        complete = set[int]().union(*(before[j] for j in after[k]))
+        for access, is_settled in zip(mine, flags, strict=True):
+            writers = {j for j in range(k) if any(conflict(access, other) for other in launches[j])}
+            assert is_settled == writers.isdisjoint(after[k])
+            assert not is_settled or writers <= complete
 
 
 @pytest.mark.parametrize(

@@ -22,43 +22,11 @@ _REGISTER = re.compile(r"%[a-z]+\d+")
 _PARAMETER = re.compile(r"\[\w+_param_(\d+)(?:\+\d+)?\]")
 _LOAD = re.compile(r"^ld\.global(?:\.nc)?((?:\.v[24])?\.[a-z]\d+)$")
 _COPY = re.compile(r"^cp\.async\.cg\.shared\.global$")
-_SPECIAL = re.compile(r"%(?:n?tid|n?ctaid|laneid)\b")
-_COMPUTES = frozenset(
-    [
-        "abs",
-        "add",
-        "and",
-        "bfe",
-        "bfi",
-        "brev",
-        "clz",
-        "copysign",
-        "cvt",
-        "div",
-        "fma",
-        "fns",
-        "lop3",
-        "mad",
-        "max",
-        "min",
-        "mov",
-        "mul",
-        "neg",
-        "not",
-        "or",
-        "popc",
-        "prmt",
-        "rcp",
-        "rem",
-        "selp",
-        "setp",
-        "shf",
-        "shl",
-        "shr",
-        "sub",
-        "xor",
-    ]
+_COMPUTES = re.compile(
+    r"^(abs|add|and|bfe|bfi|brev|clz|copysign|cvt|div|fma|fns|lop3|mad|max|min|mov|mul|neg|not|or|popc|prmt|rcp|rem|selp"
+    r"|setp|shf|shl|shr|sub|xor)(?!.*\.cc)\."
 )
+"""Without those that leave a carry or take one."""
 _COMMIT = "cp.async.commit_group"
 
 
@@ -107,9 +75,8 @@ class _Stretch:
 
     def _sorted(self, line: str, opcode: str, operands: str) -> bool:
         registers = _REGISTER.findall(operands)
-        name = opcode.partition(".")[0]
         load = _LOAD.match(opcode)
-        if name in _COMPUTES or opcode.startswith("ld.param.") or load is not None:
+        if _COMPUTES.match(opcode) or opcode.startswith("ld.param.") or load is not None:
             count = 1 if not operands.startswith("{") else operands.partition("}")[0].count("%")
             targets, sources = registers[:count], registers[count:]
         elif _COPY.match(opcode):

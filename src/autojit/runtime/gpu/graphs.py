@@ -29,20 +29,8 @@ Sizes = tuple[int, ...]
 MOST_GRAPHS = 8
 """Of a run: each takes some kilobytes of the driver's for every launch."""
 
-EARLY_LAUNCHES = 100
-"""Of a graph, from which on its launches start before those in front have ended.
-
-On an H100 that gained 3 to 11 % of steps of 135 to 319 launches, and cost 7 to 29 % of two of 24: something is paid for
-each launch of such a graph.
-"""
-
 MOST_SEEN = 4096
 """Tuples of sizes that are remembered for having come once."""
-
-
-def has_early_starts(launches: int) -> bool:
-    """Whether launches of a graph of so many start early, where the device can."""
-    return launches >= EARLY_LAUNCHES
 
 
 def graph_nodes(
@@ -53,14 +41,14 @@ def graph_nodes(
     For the sizes of the present call: what has no blocks then is left out.
 
     Args:
-        starts_early: launches may start before what they wait for has ended, outside of bodies, if they are many.
+        starts_early: launches may start before what they wait for has ended, outside of bodies.
     """
     nodes: list[GraphNode] = [
         KernelNode(function, (1, 1, 1), 1, prologue.parameters) for prologue, function in prologues
     ]
     accesses = [[prologue.part] for prologue, _ in prologues]  # parts of the table: none waits for another
     nodes += nodes_of(items, accesses)
-    if not starts_early or not has_early_starts(len(nodes)):
+    if not starts_early:
         return nodes
     return [replace(node, starts_early=True) if isinstance(node, KernelNode) else node for node in nodes]
 

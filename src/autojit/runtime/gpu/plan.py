@@ -46,7 +46,7 @@ from autojit.runtime.gpu.bound_launch import BoundLaunch, plan_grids
 from autojit.runtime.gpu.channel import DeviceChannel, Words
 from autojit.runtime.gpu.devices import settings
 from autojit.runtime.gpu.early import starts
-from autojit.runtime.gpu.graphs import BoundPrologue, KeptGraphs, RunGraph, graph_nodes, has_early_starts
+from autojit.runtime.gpu.graphs import BoundPrologue, KeptGraphs, RunGraph, graph_nodes
 from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.moving import WORD_BYTES, Binding
 from autojit.runtime.gpu.order import Access
@@ -284,7 +284,7 @@ class DevicePlan:
         """How launches begin; nothing is known of those that other sizes may leave out, or that a body decides."""
         parts, launches = self._memory.moving.prologues, self._launches
         is_known = self._is_graph and not self._n_sizes and len(launches) == len(self._items)
-        if is_known and self._device.starts_early and has_early_starts(len(parts) + len(launches)):
+        if is_known and self._device.starts_early:
             return starts([[part.part] for part in parts], launches, self._device.target.processors)
         return [Start()] * len(launches)
 
