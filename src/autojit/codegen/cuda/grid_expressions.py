@@ -224,6 +224,14 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             for expr in roots:
                 self.at_point(point, expr, phase)
 
+    def read_first(self, points: Sequence[Point], roots: Sequence[Expr], phase: int) -> list[Expr]:
+        """Read, at points of one vector, what expressions read at every point; which reads these are."""
+        memo = points[0].memo
+        found: list[Expr] = [e for e in self._plain_reads(memo, roots) if isinstance(e, Load) and e not in memo]
+        for expr in found:
+            self.read_at(points, expr, phase)
+        return found
+
     def read_at(self, vector: Sequence[Point], expr: Expr, phase: int) -> None:
         """Read what an expression reads at the points of a vector."""
         for point in vector:

@@ -38,6 +38,10 @@ class Places:
         self.row = kernel.offset(self.first_row, self.group)
         self.column = kernel.offset(self.first_column, kernel.scaled(self.member, 2))
 
+    def finishes(self, kernel: CudaKernel) -> str | None:
+        """The condition that a lane goes on with what is summed up: all lanes of a warp do, or none."""
+        return None if self.slice is None else kernel.test("eq", self.slice, 0)
+
     def of_lane(self) -> list[tuple[int, int]]:
         """What to add to ``row`` and ``column`` for each element of a lane, fragment by fragment."""
         down, across = self.tile.fragments

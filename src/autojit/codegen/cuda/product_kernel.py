@@ -120,9 +120,6 @@ class ProductJob:
 TILES_TOGETHER = 8
 """Rows of tiles that blocks go down before the next column."""
 
-MOST_FILLING = 4
-"""Fragments of a warp up to which all of shared memory is on its way before the first turn; with 8 registers spill."""
-
 COMBINED_AT_ONCE = 4
 COMBINING_THREADS = 128
 
@@ -243,10 +240,8 @@ class ProductPrinter(CudaKernel):
                 self.put(slot, self.emit.constant(0, self.total))
             if self.shape.extents[2]:
                 self._multiply(places, totals)
-            height, columns = self.tile.fragment.rows, self.shape.extents[1]
-            is_first = None if places.slice is None else self.test("eq", places.slice, 0)
-            with self.where(is_first):  # all lanes of a warp, or none
-                results = Results(self, places, exchanges=exchanges(height, self.total.size_bytes, columns))
+            with self.where(places.finishes(self)):
+                results = self.results_of(places)
                 self.open_columns(results)
                 self._finish(results, [self.get(slot, self.total) for slot in totals])
                 self.close_columns(places, results)
@@ -258,6 +253,14 @@ class ProductPrinter(CudaKernel):
 
     partial_bytes = 0
     """Of what blocks leave of columns."""
+
+    def results_of(self, places: Places) -> Results:
+        """A lane's elements, once they are summed up."""
+        rows, columns = self.tile.fragment.rows, self.shape.extents[1]
+        return Results(self, places, exchanges=exchanges(rows, self.total.size_bytes, columns))
+
+    def read_ahead(self, places: Places) -> None:
+        """What is read for the results while operands are on their way."""
 
     def open_columns(self, results: Results) -> None:
         """Before a lane's elements go on: nothing, unless something folds them."""
@@ -313,15 +316,15 @@ class ProductPrinter(CudaKernel):
             for number, stored, lines in zip(self.operands, self.stored(), (tile.rows, tile.columns), strict=True)
         ]
         tiles = self.row, self.column
-        both, fills = (supplies[0], supplies[1]), prod(tile.fragments) <= MOST_FILLING
-        pipeline = Pipeline(self, both, stages, self._origins(), tiles, places.slice, fills=fills)
+        both, count = (supplies[0], supplies[1]), prod(tile.fragments)
+        pipeline = Pipeline(self, both, stages, self._origins(), tiles, places.slice, fragments=count)
         way = steps_of(tile.fragment)(self, self.dtype, places, supplies[0].shelf, supplies[1].shelf)
         first: Operand = 0
         stop: Operand = k
         if choice.splits > 1:
             first = self.scaled(self.split, choice.chunk)
             stop = self.at_most(self.offset(first, choice.chunk), k)
-        pipeline.run(way, totals, first, stop)
+        pipeline.run(way, totals, first, stop, lambda: self.read_ahead(places))
         if places.slice is not None:
             shelves = [supply.shelf for supply in supplies]
             self._add_slices(places.slice, totals, max(shelves, key=lambda s: s.size), stages)

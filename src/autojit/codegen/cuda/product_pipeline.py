@@ -5,18 +5,21 @@ one into the stage that was multiplied in the turn before, and multiplies. One b
 it knows that nobody reads that stage any more.
 
 Before the first turn all stages but one are on their way. Where a lane has few elements of the result, the last one is
-as well (``fills``): of a short axis all is, so it waits for memory once. Lanes with many have no registers for that.
+as well: of a short axis all is, so it waits for memory once. Lanes with many have no registers for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from autojit.codegen.cuda.grid_function import CudaKernel
 from autojit.codegen.cuda.product_operands import Brought, Supply
 from autojit.codegen.cuda.product_steps import SplitSteps, Steps, Totals
 from autojit.codegen.function_text import Operand
 from autojit.core.sizes import surely_less
+
+MOST_FILLING = 4
+"""Fragments of a warp up to which all of shared memory is on its way before the first turn; with 8 registers spill."""
 
 Slots = list[str]
 """The slots of elements on their way through registers."""
@@ -33,7 +36,7 @@ class Pipeline:
         matrices: where the block's matrices begin in the operands.
         lines: with which lines of them the block's tile begins.
         own: the number of the lane's slice; None: there is one.
-        fills: whether all stages are on their way before the first turn.
+        fragments: of a warp.
     """
 
     def __init__(
@@ -45,19 +48,20 @@ class Pipeline:
         lines: tuple[str, str],
         own: str | None = None,
         *,
-        fills: bool = False,
+        fragments: int,
     ) -> None:
         self.kernel, self.supplies, self.stages = kernel, supplies, stages
         self.matrices, self.lines = matrices, lines
-        self.depth, self.own, self.fills = supplies[0].turn_depth, own, fills
+        self.depth, self.own, self.fills = supplies[0].turn_depth, own, fragments <= MOST_FILLING
         self.is_copied = any(supply.is_copied for supply in supplies)
 
-    def run(self, steps: Steps, totals: Totals, first: Operand, stop: Operand) -> None:
-        """Multiply from one depth up to another, which is more."""
+    def run(self, steps: Steps, totals: Totals, first: Operand, stop: Operand, meanwhile: Callable[[], None]) -> None:
+        """Multiply from one depth up to another, which is more; ``meanwhile`` is done when parts are on their way."""
         kernel = self.kernel
         if self.stages == 1:
             self._put(0, self._bring(0, first))
             self._end_copies()
+            meanwhile()
             self._meet(steps, 0, left=0)
             steps.multiply(self._parts(0), totals)
             return
@@ -66,6 +70,7 @@ class Pipeline:
             if self.fills and stage == self.stages - 2:  # in one group, so every turn waits for all but as many
                 self._begin(stage + 1, kernel.offset(first, (stage + 1) * self.depth), stop)
             self._end_copies()
+        meanwhile()
         reading, writing = (kernel.local("i64") for _ in range(2))
         kernel.store("i64", 0, reading)
         kernel.store("i64", self.stages - 1, writing)

@@ -64,18 +64,19 @@ class Results:
         """From the lane's first column to each that it has elements in."""
         return [y * COLUMNS + k for y in range(self.tile.fragments[1]) for k in range(self.width)]
 
+    def places(self) -> list[list[tuple[int, int]]]:
+        """Where the runs of each fragment begin: how far down and across."""
+        (down, across), height = self.tile.fragments, self.tile.fragment.rows
+        apart = (0,) if self.exchanges else range(0, height // 4, PAIR)
+        return [[(x * height + 4 * k, y * COLUMNS) for k in apart] for x in range(down) for y in range(across)]
+
     def runs(self, totals: Sequence[Scalar]) -> list[list[Run]]:
         """What is summed up, as `Places.of_lane` has it: the runs of each fragment. All lanes take part."""
-        (down, across), height = self.tile.fragments, self.tile.fragment.rows
-        count, found = height // 4, list[list[Run]]()
-        for number in range(down * across):
-            x, y = divmod(number, across)
+        count, found = self.tile.fragment.rows // 4, list[list[Run]]()
+        for number, places in enumerate(self.places()):
             own = tuple(totals[number * count : (number + 1) * count])
-            if self.exchanges:
-                found.append([Run(x * height, y * COLUMNS, self._exchanged(own))])
-            else:
-                starts = range(0, count, PAIR)
-                found.append([Run(x * height + 4 * k, y * COLUMNS, own[k : k + PAIR]) for k in starts])
+            parts = [self._exchanged(own)] if self.exchanges else [own[k : k + PAIR] for k in range(0, count, PAIR)]
+            found.append([Run(*place, part) for place, part in zip(places, parts, strict=True)])
         return found
 
     def _exchanged(self, own: tuple[Scalar, ...]) -> tuple[Scalar, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 from autojit.codegen.cuda.combine import print_combine
 from autojit.codegen.cuda.grid_expressions import GridExpressions, Point
@@ -23,7 +24,7 @@ from autojit.codegen.cuda.product_kernel import (
     printed,
     shape_of,
 )
-from autojit.codegen.cuda.product_results import Results
+from autojit.codegen.cuda.product_results import Results, Run
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.folding import fold_dtype, partial_dtype, rounded_to
 from autojit.codegen.grid_text import Buffer, GridText
@@ -31,9 +32,12 @@ from autojit.codegen.scalar import Scalar
 from autojit.codegen.walk import Walk
 from autojit.core.config import config
 from autojit.core.sizes import surely_divides
-from autojit.schedule.expressions import Load
+from autojit.schedule.expressions import Expr, Load
 from autojit.schedule.kernels import Epilogue, MatmulKernel
 from autojit.schedule.loops import Accumulator
+
+MOST_AHEAD = 32
+"""Words of a lane that are read before the product is there: as many as registers of totals and operands leave."""
 
 __all__ = ["print_product", "product_key", "shape_of"]
 
@@ -70,6 +74,7 @@ class EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
         self.columns: dict[int, list[str]] = {}  # accumulator -> the variables of the lane's columns
         self.partial_results: dict[int, Partials] = {}
         self._place_partials()
+        self.ahead: Iterator[list[dict[Expr, str]]] = iter(())  # of each run in turn, what was read ahead
         self.product_reads = [e for e in program.exprs if isinstance(e, Load) and e.buffer == epilogue.slot]
 
     def _place_partials(self) -> None:
@@ -85,6 +90,41 @@ class EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
     def first_result(self) -> int:
         """The buffer of the first accumulator."""
         return self.first_load + len(self.program.loads) - 1 + len(self.program.stores)
+
+    def read_ahead(self, places: Places) -> None:
+        """What the loops read at a lane's elements, into variables, if these are few and all are in the result."""
+        reads = [e for e in self.program.exprs if isinstance(e, Load) and e.buffer != self.slot_of_product]
+        words = len(places.of_lane()) * sum(-(-e.dtype.size_bytes // 4) for e in reads)
+        m, n, _ = self.shape.extents
+        is_whole = surely_divides(self.tile.rows, m) and surely_divides(self.tile.columns, n)
+        if not is_whole or words > MOST_AHEAD or self.job.part != "whole":
+            return
+        blank = Scalar("", self.job.result)
+        ahead: list[list[dict[Expr, str]]] = []
+        with self.where(places.finishes(self)):
+            results = self.results_of(places)
+            row, column = self.add(self.row, results.row), self.add(self.column, results.column)
+            for down, across in chain.from_iterable(results.places()):
+                run = Run(down, across, (blank,) * results.width)
+                elements = self._neighbours(self.offset(row, down), self.offset(column, across), run)
+                ahead.append(self._read_at(self._points(elements, [blank] * results.width)))
+        self.ahead = iter(ahead)
+
+    def _read_at(self, points: Sequence[Point]) -> list[dict[Expr, str]]:
+        """The variables of what is read at each point, whatever the product is."""
+        with self._numbered_by_program():
+            reads = self.read_first(points, self._roots(), 0)
+        found: list[dict[Expr, str]] = []
+        for point in points:
+            slots = {expr: self.slot(expr.dtype) for expr in reads}
+            for expr, slot in slots.items():
+                self.put(slot, point.memo[expr])
+            found.append(slots)
+        return found
+
+    def _roots(self) -> list[Expr]:
+        program = self.program
+        return [*(store.expr for store in program.stores), *(total.expr for total in program.accumulators)]
 
     def open_columns(self, results: Results) -> None:
         """A variable for each column of the lane's elements."""
@@ -160,11 +200,13 @@ class EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
         products = [self.product_at(*pair) for pair in vector]
         elements, phase = [element for element, _ in vector], 0
         points = self._points(elements, products)
+        for point, slots in zip(points, next(self.ahead, ()), strict=False):
+            point.memo.update({expr: self.get(slot, expr.dtype) for expr, slot in slots.items()})
         stores = list(enumerate(self.program.stores, start=len(self.program.loads)))
         found: list[Write] = []
         with self._numbered_by_program():
             folded = list(enumerate(self.program.accumulators))
-            roots = [*(store.expr for _, store in stores), *(accumulator.expr for _, accumulator in folded)]
+            roots = self._roots()
             assert all(root.phase == phase for root in roots), "nothing is folded before it is used"
             self.compute(points, roots, phase)
             for slot, store in stores:  # LLVM merges no stores with one between them that may be to the same memory
