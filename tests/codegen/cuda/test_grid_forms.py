@@ -91,6 +91,20 @@ def test_the_first_of_equal_values_is_best(rows: int, columns: int, order: int |
     check(text, LARGE, order)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i8"])
+def test_one_line_is_folded_to_its_end(dtype: str) -> None:
+    """Of any length, where nothing is stored of its elements: what two folds of it leave."""
+    for n in (1, 3, 5, 6, 7, 17, 67, 1025):
+        full = f"{dtype}[{n}]"
+        text = (
+            f"(x: {full}) {{ a: i64[] = argmax[axes=(0,)](x); m: {dtype}[] = amin[axes=(0,)](x); "
+            f"b: {full} = broadcast_to[shape=({n},)](m); d: {full} = sub(x, b); "
+            f"s: {dtype}[] = amax[axes=(0,)](d); return a, s }}"
+        )
+        for only in (text, f"(x: {full}) {{ a: i64[] = argmax[axes=(0,)](x); return a }}"):
+            check(only, LARGE)
+
+
 DTYPES = ("f32", "i8", "f64", "i32", "bf16", "u8", "f16", "i64", "bool", "u16", "u32", "i16", "u64")
 
 

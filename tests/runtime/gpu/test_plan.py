@@ -19,7 +19,7 @@ from autojit.core.device import CPU
 from autojit.core.errors import DeviceError
 from autojit.core.sizes import named_size
 from autojit.ir.graph import Value
-from autojit.runtime.gpu import bodies, graphs, moving
+from autojit.runtime.gpu import bodies, early, graphs, moving
 from autojit.runtime.gpu.devices import CudaDevice
 from autojit.runtime.gpu.emulator.driver import EmulatedDriver
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
@@ -163,7 +163,8 @@ def test_an_edge_that_is_missing_is_found(seed: int, monkeypatch: pytest.MonkeyP
     edges = [(k, j) for k, before in enumerate(_edges(Step(memory, launches))) for j in before]
     assert edges
     for edge in edges:
-        monkeypatch.setattr(bodies, "predecessors", partial(_without, *edge))
+        for module in (bodies, early):
+            monkeypatch.setattr(module, "predecessors", partial(_without, *edge))
         step = Step(memory, launches)
         step()
         with pytest.raises(EmulatedFault, match="missing edge"):

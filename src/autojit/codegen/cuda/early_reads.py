@@ -74,14 +74,13 @@ class _Stretch:
         return found is not None and self._sorted(line, found["opcode"], found["operands"])
 
     def _sorted(self, line: str, opcode: str, operands: str) -> bool:
-        registers = _REGISTER.findall(operands)
-        load = _LOAD.match(opcode)
+        registers, load, is_copy = _REGISTER.findall(operands), _LOAD.match(opcode), _COPY.match(opcode) is not None
         if _COMPUTES.match(opcode) or opcode.startswith("ld.param.") or load is not None:
             count = 1 if not operands.startswith("{") else operands.partition("}")[0].count("%")
             targets, sources = registers[:count], registers[count:]
-        elif _COPY.match(opcode):
-            targets, sources = [], registers
         else:
+            targets, sources = [], registers
+        if not targets and not is_copy:  # not known here, or it sets a pointer to a thread's own memory
             return False
         if not self._defined.isdisjoint(targets):  # written twice: what loops carry
             return False
@@ -90,7 +89,7 @@ class _Stretch:
         if load is not None:
             is_early = is_early and self._is_settled(operands.rpartition("[")[2])
             line = line.replace(opcode, f"ld.global.cg{load[1]}", 1) if is_early else line
-        elif not targets:
+        elif is_copy:
             is_early = is_early and self._is_settled(operands.split("[")[2])
         if is_early:
             self._early.update(dict.fromkeys(targets, self._address(opcode, operands, sources)))

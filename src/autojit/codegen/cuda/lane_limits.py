@@ -94,7 +94,8 @@ def access_sizes(walk: Walk) -> list[int]:
 
 def _pays(walk: Walk, width: int) -> bool:
     rest = walk.inner_count % width
-    if is_symbolic(rest) or (rest and (walk.rows or walk.inner_count < width)):
+    is_row = bool(walk.rows or walk.program.reductions)  # lanes hold it in whole vectors; of a line the rest is apart
+    if is_symbolic(rest) or (rest and (is_row or walk.inner_count < width)):
         return False
     along = vector_loops(walk, width)
     pieces = _read_in_pieces(walk, width)
