@@ -169,7 +169,7 @@ def _flat(walk: Walk, processors: int) -> GridPlan:
 
 def _expressions(walk: Walk) -> int:
     """How many expressions there are of an element, weighed by what they take."""
-    functions = sum(isinstance(e, Applied) and not e.op.is_cheap for e in walk.varying)
+    functions = sum(isinstance(e, Applied) and not e.op.is_cheap and e.dtype.is_floating_point for e in walk.varying)
     return len(walk.varying) + (FUNCTION_EXPRESSIONS - 1) * functions
 
 
