@@ -5,16 +5,18 @@ dict. Saving and loading is ``StateDictMixin`` (state_dict.py), hooks are ``Hook
 ``ConversionMixin`` (conversion.py), what notebooks show ``NotebookMixin`` (notebook.py).
 
 Compiled steps bake every plain attribute they read (``training``, sizes, flags), so a change of one bumps the global
-guard epoch: compiled steps then check their guards again.
+guard epoch: compiled steps then check their guards again. When ``training`` changes back, so does the epoch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
 import autojit as aj
 from autojit.core.counted_dict import CountedDict, counted
+from autojit.core.epoch import is_flag, write_flag
 from autojit.core.tracebacks import trim
 from autojit.nn.calls_in_steps import call_in_step, note_module
 from autojit.nn.conversion import ConversionMixin
@@ -154,6 +156,9 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
             register_as_told(self, name, value)
         elif not self._replaces_member(name, value):
             old = self.__dict__.get(name, _ABSENT)
+            if is_flag(name, old, value):
+                write_flag(self.__dict__, value, partial(object.__setattr__, self, name, value))
+                return
             object.__setattr__(self, name, value)
             if old is _ABSENT or not _is_same(old, value):
                 bump_guard_epoch()
