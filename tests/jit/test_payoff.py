@@ -10,9 +10,9 @@ import pytest
 import autojit as aj
 from autojit.jit import payoff
 from autojit.jit.captures import Captures, nodes_of
+from autojit.jit.decision import Decision
 from autojit.jit.native_calls import NativeCalls
 from autojit.jit.payoff import Payoff
-from autojit.jit.step import Decision
 
 FREE = 3
 KINDS = list(product((False, True), repeat=6))[1:]
