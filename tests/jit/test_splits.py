@@ -134,7 +134,7 @@ def test_of_too_many_outcomes_the_last_run_line_by_line_and_a_warning_says_so_on
 
     @aj.jit
     def step(x: aj.Tensor) -> aj.Tensor:
-        return x * float(x.sum())
+        return x * hash(x.sum().item())  # by which digits are seen
 
     with pytest.warns(UserWarning, match=r"(?s)test_splits\.py:\d+.*aj\.cond.*aj\.while_loop") as told:
         values = [float(k // (1 + is_served)) for k in range(50)]

@@ -1,7 +1,7 @@
 """A compiled step: the last segment of a captured path, with its results and effects.
 
-How to read: ``Capture`` is what tracing leaves; ``CompiledStep`` compiles it and runs it from Python; ``decision.py`` is
-about earlier segments, which compute what Python decides on; ``native.py`` describes a step to the native entry point.
+How to read: ``Capture`` is what tracing leaves; ``CompiledStep`` compiles it and runs it from Python; ``decision.py``
+has earlier segments, which compute what Python decides on; ``native.py`` describes a step to the native entry point.
 """
 
 from __future__ import annotations
