@@ -231,7 +231,7 @@ class ObservedCalls(ObservedTexts):
     def _function(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         plain = function.__func__ if type(function) is MethodType else function
         if type(function) is MethodType and self._is_generator(function.__self__):
-            return self._hidden(function)
+            return self._hidden(function, arguments)
         if type(plain) is not FunctionType:
             self._escape(arguments)
             return None
@@ -402,8 +402,11 @@ class ObservedCalls(ObservedTexts):
         self.refuse_in_body(f"by calling {own(function, '__name__', 'a function')}")
         self.deferred.append(Deferred(function, args, kwargs))
 
-    def _hidden(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if own(function, "__name__", "") in _SETTING:
+    def _hidden(self, function: Callable[..., Any], given: Sequence[Any] = ()) -> Callable[..., Any]:
+        name = own(function, "__name__", "")
+        if name == "shuffle" and len(given) == 1 and type(given[0]) is list and id(given[0]) not in self.outside:
+            return partial(self.shuffled, function)
+        if name in _SETTING:
             self.give_up_draw(self._draw_of(function, (), {}), "changes what it is given or is of")
             return function
         return partial(self.draw, function)
