@@ -7,6 +7,7 @@ Whether modules are training moves the number to and fro, so it is the same one 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -16,6 +17,8 @@ guard_epoch = np.zeros(1, np.int64)
 """Counts changes of anything a trace may have baked in; native code compares it by address."""
 _ONE = np.ones(1, np.int64)
 _MASK = (1 << 64) - 1
+_PLAIN = (bool, int, float, str, type(None))
+_ABSENT = object()
 _switches: dict[str, object] = {}
 _first: dict[str, object] = {}  # what they were before anybody set them
 _setters: dict[str, Callable[[Any], None]] = {}
@@ -26,6 +29,18 @@ _hooks_of_all: dict[str, dict[int, Any]] = {}
 def bump_guard_epoch() -> None:
     """Say that Python state which a trace may have read has changed."""
     np.add(guard_epoch, _ONE, guard_epoch)  # one call of C: another thread or a signal handler comes before or after it
+
+
+def write_attribute(obj: object, name: str, value: Any) -> None:
+    """Assign to an attribute that a trace may have baked in, of an object that has a table of them."""
+    table = obj.__dict__
+    old = table.get(name, _ABSENT)
+    if is_flag(name, old, value):
+        write_flag(table, value, partial(object.__setattr__, obj, name, value))
+        return
+    object.__setattr__(obj, name, value)
+    if old is not value and not (type(old) is type(value) and type(value) in _PLAIN and old == value):
+        bump_guard_epoch()
 
 
 def is_flag(name: object, old: object, new: object) -> bool:
