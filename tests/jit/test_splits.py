@@ -134,7 +134,7 @@ def test_of_too_many_outcomes_the_last_run_line_by_line_and_a_warning_says_so_on
 
     @aj.jit
     def step(x: aj.Tensor) -> aj.Tensor:
-        return x * float(x.sum())
+        return x * hash(x.sum().item())  # by which digits are seen
 
     with pytest.warns(UserWarning, match=r"(?s)test_splits\.py:\d+.*aj\.cond.*aj\.while_loop") as told:
         values = [float(k // (1 + is_served)) for k in range(50)]
@@ -195,3 +195,54 @@ def test_a_factorisation_whose_failure_is_caught() -> None:
     assert uncaught.stats()["splits"] == 0
     with pytest.raises(aj.linalg.LinAlgError, match="positive-definite"):
         uncaught(-eye)
+
+
+def _replaced(t: aj.Tensor) -> None:
+    t.data = t.data + 1
+
+
+def _shared(t: aj.Tensor) -> None:
+    t.data = aj.arange(6.0)[2:4]
+
+
+def _written(t: aj.Tensor) -> None:
+    with aj.no_grad():
+        t.mul_(-1)
+
+
+def _given_gradient(t: aj.Tensor) -> None:
+    t.grad = aj.full((2,), 0.5)
+
+
+CHANGES = {
+    "other memory": _replaced,
+    "a view": _shared,
+    "written": _written,
+    "a gradient": _given_gradient,
+    "needs no gradient": lambda t: t.requires_grad_(False),
+    "needs a gradient": lambda t: t.requires_grad_(True),
+}
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_what_any_decision_of_a_path_reads_may_change_between_calls(at: int) -> None:
+    def function(x: aj.Tensor, weights: list[aj.Tensor]) -> tuple[aj.Tensor, int]:
+        way = 0
+        for w in weights:
+            x = x * w
+            way = 2 * way + bool(x.sum() > 0)
+        if x.requires_grad:
+            x.sum().backward()
+        return x.detach(), way
+
+    mine, others = ([aj.tensor([1.0, k], requires_grad=True) for k in (2, 3, 4)] for _ in range(2))
+    step = aj.jit(lambda x: function(x, mine))
+    for name in [*CHANGES, *reversed(CHANGES)]:
+        for weights in (mine, others):
+            CHANGES[name](weights[at])
+        for _ in range(2):
+            found, wanted = step(aj.tensor([1.0, -0.5])), function(aj.tensor([1.0, -0.5]), others)
+            assert (found[0].tolist(), found[1]) == (wanted[0].tolist(), wanted[1]), name
+            for a, b in zip(mine, others, strict=True):
+                assert (a.grad is None) == (b.grad is None), name
+                assert a.grad is None or b.grad is None or a.grad.tolist() == b.grad.tolist(), name

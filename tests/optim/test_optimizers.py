@@ -443,3 +443,26 @@ def test_an_optimiser_around_another_need_not_be_initialised() -> None:
         q.sum().backward()
         optimizer.step()
     assert (q.tolist(), p.tolist(), optimizer.state["calls"]) == ([0.0, 0.0], [1.0, 1.0], 2)
+
+
+@pytest.mark.parametrize("dtype", [aj.float32, aj.float64])
+def test_lbfgs_goes_the_same_way_with_long_vectors_and_with_short_ones(
+    dtype: aj.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for short in (0, 100):
+        monkeypatch.setattr("autojit.optim.lbfgs.SHORT", short)
+        p = nn.Parameter(aj.linspace(-1, 1, 5, dtype=dtype))
+        optimizer = optim.LBFGS([p], lr=0.5, max_iter=6, history_size=3)
+
+        def closure(p: Any = p, optimizer: Any = optimizer) -> aj.Tensor:
+            optimizer.zero_grad()
+            loss = (p**4 + p.cumsum(0) ** 2).sum() - p[0]
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        kept = optimizer.state[p]["d"]
+        assert type(kept) is aj.Tensor and kept.dtype is dtype
+        found.append(p.detach().numpy())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4 if dtype is aj.float32 else 1e-9)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
-from autojit.core.epoch import guard_epoch
+from autojit.core.epoch import bump_guard_epoch
 
 K = TypeVar("K")
 T = TypeVar("T")
 
 
 def _note(table: object) -> None:
-    guard_epoch[0] += 1
+    bump_guard_epoch()
 
 
 def counting(*names: str, note: Callable[[Any], None] = _note) -> Callable[[type[T]], type[T]]:

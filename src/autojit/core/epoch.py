@@ -1,11 +1,13 @@
 """The guard epoch: one number that counts changes of what compiled steps may have baked in; switches, hooks of all.
 
 Native code compares the number by its address. What counts its changes here needs no guard of its own at every call.
+Whether modules are training moves the number to and fro, so it is the same one again when they are as they were.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -13,6 +15,10 @@ import numpy as np
 
 guard_epoch = np.zeros(1, np.int64)
 """Counts changes of anything a trace may have baked in; native code compares it by address."""
+_ONE = np.ones(1, np.int64)
+_MASK = (1 << 64) - 1
+_PLAIN = (bool, int, float, str, type(None))
+_ABSENT = object()
 _switches: dict[str, object] = {}
 _first: dict[str, object] = {}  # what they were before anybody set them
 _setters: dict[str, Callable[[Any], None]] = {}
@@ -22,7 +28,52 @@ _hooks_of_all: dict[str, dict[int, Any]] = {}
 
 def bump_guard_epoch() -> None:
     """Say that Python state which a trace may have read has changed."""
-    guard_epoch[0] += 1
+    np.add(guard_epoch, _ONE, guard_epoch)  # one call of C: another thread or a signal handler comes before or after it
+
+
+def write_attribute(obj: object, name: str, value: Any) -> None:
+    """Assign to an attribute that a trace may have baked in, of an object that has a table of them."""
+    table = obj.__dict__
+    old = table.get(name, _ABSENT)
+    if is_flag(name, old, value):
+        write_flag(table, value, partial(object.__setattr__, obj, name, value))
+        return
+    object.__setattr__(obj, name, value)
+    if old is not value and not (type(old) is type(value) and type(value) in _PLAIN and old == value):
+        bump_guard_epoch()
+
+
+def is_flag(name: object, old: object, new: object) -> bool:
+    """Whether an attribute that changes so is written by ``write_flag``: whether a module is training."""
+    return name == "training" and type(old) is type(new) is bool and old is not new
+
+
+def write_flag(table: dict[str, Any], value: bool, write: Callable[[], None]) -> None:
+    """Give a flag in an object's table another value; when it gets back the one before, so does the epoch.
+
+    So steps for both values, each of which was verified once, are told from each other by the one number: the numbers
+    by which flags move it are as good as random. It moves before and after ``write``: a thread that verifies a step
+    meanwhile takes a number that is not there when no flag is being written. Who writes a flag by another way must
+    count one up instead.
+    """
+    before, after = _moves(id(table))
+    move = np.subtract if value else np.add  # modulo 2**64
+    move(guard_epoch, before, guard_epoch)
+    try:
+        write()
+    finally:
+        move(guard_epoch, after, guard_epoch)
+
+
+def _moves(seed: int) -> tuple[int, int]:
+    """The first two numbers of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), without their last bits."""
+    found = []
+    for k in (1, 2):
+        x = (seed + k * 0x9E3779B97F4A7C15) & _MASK
+        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+        found.append((x ^ (x >> 31)) >> 1)
+    return found[0], found[1]
 
 
 def note_switch(name: str, value: object, before: object, put: Callable[[Any], None]) -> None:

@@ -120,7 +120,8 @@ def __bool__(self: Tensor) -> bool:
     return bool(item(self))
 
 
-def _only_item(self: Tensor) -> Any:
+def only_item(self: Tensor) -> Any:
+    """``item`` for Python's conversions, which refuse other tensors by an error of another type."""
     if not seems_equal(type_of(self).size, 1):
         raise ArgumentError(
             "only one element tensors can be converted to Python scalars",
@@ -131,15 +132,15 @@ def _only_item(self: Tensor) -> Any:
 
 
 def __float__(self: Tensor) -> float:
-    return float(_only_item(self))
+    return float(only_item(self))
 
 
 def __int__(self: Tensor) -> int:
-    return int(_only_item(self))
+    return int(only_item(self))
 
 
 def __complex__(self: Tensor) -> complex:
-    return complex(_only_item(self))
+    return complex(only_item(self))
 
 
 def __index__(self: Tensor) -> int:

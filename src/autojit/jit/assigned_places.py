@@ -237,12 +237,12 @@ class Rebinding:
             if type(value) is Remade:
                 value = value.kind(value.value, value.requires_grad)
             if value is not UNTOUCHED and not stays(location.read(), value):
+                is_counted |= location.is_counted and not location.is_flag(value)
                 location.write(value)
-                is_counted |= location.is_counted
         others: list[Deferred] = []
         for call in deferred:
             if type(call.function) is Assigned:
-                is_counted |= call.function.location.is_counted
+                is_counted |= call.function.location.is_counted and not call.function.location.is_flag(*call.args)
                 call.function(*call.args)
             else:
                 others.append(call)

@@ -24,8 +24,9 @@ from autojit.runtime.gate import Reentered
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from autojit.jit.decision import Decision
     from autojit.jit.native_calls import NativeCalls
-    from autojit.jit.step import CompiledStep, Decision
+    from autojit.jit.step import CompiledStep
 
 
 def _is_foreign(leaf: object) -> bool:

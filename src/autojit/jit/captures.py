@@ -9,9 +9,10 @@ from typing import Any
 from autojit.core.records import record
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.core.user_warnings import warn
+from autojit.jit.decision import Decision
 from autojit.jit.line_by_line import LineByLine
 from autojit.jit.outcomes import DrawnOtherwise, Rebinds, Turned
-from autojit.jit.step import Capture, CompiledStep, Decision
+from autojit.jit.step import Capture, CompiledStep
 from autojit.schedule.forms import KnownForms
 
 REASONS_KEPT = 20

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from autojit.compiler import Options
 from autojit.core.errors import SpecializeSize, UndecidedSizeError
 from autojit.jit.captures import Branch, Captures
+from autojit.jit.decision import Decision
 from autojit.jit.line_by_line import BeingCompiled
 from autojit.jit.memory_budget import warn_if_missed
 from autojit.jit.outcomes import Eagerly, Outcome
-from autojit.jit.step import Capture, CompiledStep, Decision, build_path
+from autojit.jit.step import Capture, CompiledStep, build_path
 from autojit.runtime.background import helper
 
 if TYPE_CHECKING:

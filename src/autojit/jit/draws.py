@@ -126,7 +126,16 @@ class Draw:
             owner = self.place.now(arguments)
             is_next = function is next
             function, args = (next, (owner, *args[1:])) if is_next else (getattr(owner, function.__name__), args)
+        if self.is_shuffle:
+            places = list(range(_plain(args)[0]))
+            outside_of_capture(function, (places,), {})
+            return places
         return outside_of_capture(function, _plain(args), _plain(self.kwargs))
+
+    @property
+    def is_shuffle(self) -> bool:
+        """Whether a list of the step is shuffled: what is fetched is, of its length, which item goes to each place."""
+        return getattr(self.function, "__name__", "") == "shuffle"
 
     def is_as(self, other: Draw, is_now: bool = False) -> bool:
         """Whether the same is fetched at every call, or by this one (``is_now``), of which ``other`` is a draw.

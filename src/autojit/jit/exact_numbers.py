@@ -114,6 +114,12 @@ def require_exact_in_floats(trace: Trace, x: Tensor, span: Range) -> None:
             trace.require_exact((x <= _EXACT_IN_FLOATS) & (x >= -_EXACT_IN_FLOATS))
 
 
+def require_whole(trace: Trace, x: Tensor) -> None:
+    """The step requires the ints next to a float to have 64 bits; Python has wider ones, and none of NaN."""
+    with grad_mode(False):
+        trace.require_exact((x > INT64.low) & (x < INT64.high))
+
+
 def _bounds(name: str, c: int, swapped: bool) -> tuple[int, int]:
     """Between which ints ``x`` must be so that ``x op c`` has 64 bits; ``swapped``: ``c op x``."""
     least, most = INT64_LEAST, INT64_MOST

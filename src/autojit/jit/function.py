@@ -13,7 +13,6 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from types import MethodType
 from typing import Any
 
@@ -43,6 +42,7 @@ from autojit.jit.calls import Call, alone
 from autojit.jit.captures import Branch, Captures, JitStats, remove, too_many, warned
 from autojit.jit.compile_options import check_mode, expect_one_part
 from autojit.jit.compiled_beside import begin, eagerly, take_over
+from autojit.jit.decision import Decision
 from autojit.jit.eager_mode import eager, set_modes
 from autojit.jit.followed_runs import followed, with_drawn
 from autojit.jit.gathering_arguments import Gathering
@@ -71,7 +71,7 @@ from autojit.jit.rank_programs import require_same_program
 from autojit.jit.recorded_results import has_code
 from autojit.jit.report import memory_of
 from autojit.jit.snapshots import observed
-from autojit.jit.step import Capture, CompiledStep, Decision, build_path
+from autojit.jit.step import Capture, CompiledStep, build_path
 from autojit.jit.timing import Timing
 from autojit.jit.trace import Trace
 from autojit.jit.verify import Comparison, check_option
@@ -247,8 +247,8 @@ class JitFunction(Answers):
                 return self._finish(node, call, arrays)
             outcome = node.decide(arrays)
             call.path.append(node)
-            call.outcomes.append(replace(node.split, outcome=outcome.copy()))
-            branch = node.children.setdefault(outcome.tobytes(), [])
+            call.outcomes.append(outcome)
+            branch = node.children.setdefault(outcome.key, [])
 
     def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Ran | ToCompare:
         if self.is_measured:
@@ -306,11 +306,14 @@ class JitFunction(Answers):
     def _find(self, branch: Branch, call: Call) -> Decision | CompiledStep | BeginsAgain | None:
         """The alternative of a branch that serves the call, if there is one."""
         answers: Decided = {}
+        before = call.path[-1].capture if call.path else None
         for node in branch:
-            broken = broken_number(node.capture, call.leaves, answers)  # first: there may be many ways of these
-            is_same = bool(call.path) and node.capture is call.path[-1].capture  # else it has read more
-            reason = str(broken) if broken else None if is_same else broken_guard(node.capture.guards)
-            reason = reason or node.capture.broken_size(call.sizes) or node.failure(call.leaves)
+            if node.capture is before:  # whose guards hold: what follows has read no more
+                reason = node.failure_after_another(call.leaves)
+            else:
+                broken = broken_number(node.capture, call.leaves, answers)  # first: there may be many ways of these
+                reason = str(broken) if broken else broken_guard(node.capture.guards)
+                reason = reason or node.capture.broken_size(call.sizes) or node.failure(call.leaves)
             if reason is None:
                 return (node.overlaps.check(call.leaves) if isinstance(node, CompiledStep) else None) or node
             self.counts.note(reason)

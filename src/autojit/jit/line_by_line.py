@@ -89,8 +89,8 @@ class WideIntegers(LineByLine):
 
     limit = 8
     text = (
-        "an int that the function computes from numbers of the call needs more than 64 bits: ran line by line (keep it "
-        "small, h % 2**32, or compute it in an int64 tensor, which wraps around)"
+        "an int that the function computes from numbers of the call needs more than 64 bits, or is asked of NaN: ran "
+        "line by line (keep it small, h % 2**32, or compute it in an int64 tensor, which wraps around)"
     )
 
 

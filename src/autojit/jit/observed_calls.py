@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from autojit.core.sizes import is_symbolic
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
 from autojit.jit.asked_contexts import context_call, is_of_context, note_setting
 from autojit.jit.asked_digits import asks_for_type
 from autojit.jit.attribute_tables import note_table
+from autojit.jit.converted_numbers import of_number
 from autojit.jit.draws import GENERATORS, is_unseeded, outside_of_capture
 from autojit.jit.evaluated_code import evaluators
 from autojit.jit.foreign_calls import takes_digits
@@ -158,7 +158,7 @@ class ObservedCalls(ObservedTexts):
         if kind is FunctionType or kind is MethodType:
             return self._function(function, arguments)
         if is_a(function, type):
-            if (instead := _of_number(function, arguments)) is not None or function is super or function is type:
+            if (instead := of_number(function, arguments)) is not None or function is super or function is type:
                 return instead
             if is_user_class(function):
                 self.enter(function)
@@ -231,7 +231,7 @@ class ObservedCalls(ObservedTexts):
     def _function(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         plain = function.__func__ if type(function) is MethodType else function
         if type(function) is MethodType and self._is_generator(function.__self__):
-            return self._hidden(function)
+            return self._hidden(function, arguments)
         if type(plain) is not FunctionType:
             self._escape(arguments)
             return None
@@ -402,27 +402,16 @@ class ObservedCalls(ObservedTexts):
         self.refuse_in_body(f"by calling {own(function, '__name__', 'a function')}")
         self.deferred.append(Deferred(function, args, kwargs))
 
-    def _hidden(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if own(function, "__name__", "") in _SETTING:
+    def _hidden(self, function: Callable[..., Any], given: Sequence[Any] = ()) -> Callable[..., Any]:
+        name = own(function, "__name__", "")
+        if name == "shuffle" and len(given) == 1 and type(given[0]) is list and id(given[0]) not in self.outside:
+            return partial(self.shuffled, function)
+        if name in _SETTING:
             self.give_up_draw(self._draw_of(function, (), {}), "changes what it is given or is of")
             return function
         return partial(self.draw, function)
 
 
-def _of_number(function: object, arguments: Sequence[Any]) -> Callable[..., Any] | None:
-    """What is called instead of a class, for a size that is open or a number of the step."""
-    if len(arguments) != 1 or not (
-        is_symbolic(arguments[0]) or (function is type and is_a(arguments[0], TracedNumber))
-    ):
-        return None
-    return next((instead for cls, instead in _NUMBERS.items() if cls is function), None)
-
-
-_NUMBERS: dict[Any, Callable[..., Any]] = {
-    int: lambda size: size,  # which stays open
-    float: lambda size: size / 1,
-    type: lambda number: number.__class__,  # what it is to users: int or float
-}
 _count_elements = Counter.update.__globals__["_count_elements"]  # in C
 _Unbound = MethodDescriptorType | WrapperDescriptorType
 _GLOBAL_GENERATORS = (random.random.__self__, np.random.rand.__self__)  # type: ignore[attr-defined]

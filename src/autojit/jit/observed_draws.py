@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from autojit.jit.guards import Guard
     from autojit.jit.observed_arrays import ObservedArrays
 
+ITEMS_SHUFFLED = 3  # of which there are six orders
+
 
 class ObservedDraws(ObservedWrites):
     """What one capture has drawn, and what it was given."""
@@ -99,6 +101,17 @@ class ObservedDraws(ObservedWrites):
         if not known[0].is_as(draw, is_now=True):
             raise another_draw(known[0], draw)
         return self._taken(known)
+
+    def shuffled(self, function: Callable[..., Any], items: list[Any]) -> None:
+        """Shuffle a list of the step; of one that counts its places the items stay numbers of the step.
+
+        The items of others are found by digits: a path for every order that comes, so longer ones run line by line.
+        """
+        counts = all(type(item) is int and item == k for k, item in enumerate(items))
+        if not counts and len(items) > ITEMS_SHUFFLED:
+            self.give_up_draw(self._draw_of(function, (len(items),), {}), "changes the order of more than numbers")
+        places = self.draw(function, len(items))
+        items[:] = places if counts else [items[k] for k in places]
 
     def give_up_draw(self, draw: Draw, what: str) -> None:
         """A hidden input that is known only while the function runs: the call runs line by line."""

@@ -99,7 +99,7 @@ _CAPTURING = frozenset(("JitFunction._trace", "Rebinding.__call__"))
 
 def _has_text(function: object, value: object) -> bool:
     """Whether a function makes a text, or a number for one, of a value; round makes a tensor of one."""
-    return not is_a(value, Tensor) or (function is not round and (function is not float or value.numel() == 1))
+    return function is not round or not is_a(value, Tensor)
 
 
-_TEXT_MAKERS: dict[Any, Callable[..., Any]] = {str: str, repr: repr, format: format, round: round, float: float}
+_TEXT_MAKERS: dict[Any, Callable[..., Any]] = {str: str, repr: repr, format: format, round: round}

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from autojit.jit.captures import Branch, Captures
+    from autojit.jit.decision import Decision
     from autojit.jit.native_calls import NativeCalls
-    from autojit.jit.step import CompiledStep, Decision
+    from autojit.jit.step import CompiledStep
     from autojit.jit.trace_entries import Split
 
 FREE = 16

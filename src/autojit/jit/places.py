@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from threading import local
 from types import CellType, UnionType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from autojit.core.counted_dict import CountedDict
+from autojit.core.epoch import is_flag, write_flag
 from autojit.core.records import record
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import state
@@ -55,6 +57,10 @@ class Location:
             return table_of(self.holder).get(self.key, MISSING)
         return getattr(self.holder, self.key, MISSING)
 
+    def is_flag(self, value: object) -> bool:
+        """Whether the guard epoch says by itself that this place changes to a value."""
+        return type(self.holder) is dict and is_flag(self.key, self.holder.get("training"), value)
+
     def write(self, value: Any) -> None:
         if isinstance(self.holder, CellType):
             self.holder.cell_contents = value
@@ -68,6 +74,8 @@ class Location:
                 dict.__delitem__(self.holder, self.key)
             else:
                 dict.__setitem__(self.holder, self.key, value)
+        elif self.is_flag(value):
+            write_flag(self.holder, value, partial(self.holder.__setitem__, self.key, value))
         elif isinstance(self.holder, dict | list):
             if value is MISSING:
                 del self.holder[self.key]

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.core.sizes import evaluate
 from autojit.jit.captures import nodes_of
+from autojit.jit.decision import Decision
 from autojit.jit.device_report import device_entries, device_lines, grid_lines, kernel_count
 from autojit.jit.guards import shown
 from autojit.jit.line_by_line import AS_PIECES
 from autojit.jit.needed_python import why_not_native
 from autojit.jit.open_numbers import FIXED
 from autojit.jit.read_objects import read_objects
-from autojit.jit.step import CompiledStep, Decision
+from autojit.jit.step import CompiledStep
 from autojit.jit.verdict import LINE_BY_LINE, called_back, renamed, size_names, size_places, verdict
 from autojit.runtime.pool import get_num_threads
 

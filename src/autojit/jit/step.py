@@ -1,7 +1,7 @@
 """A compiled step: the last segment of a captured path, with its results and effects.
 
-How to read: ``Capture`` is what tracing leaves; ``CompiledStep`` compiles it and runs it from Python; ``Decision`` is
-an earlier segment that computes what Python decides on; ``native.py`` describes a step to the native entry point.
+How to read: ``Capture`` is what tracing leaves; ``CompiledStep`` compiles it and runs it from Python; ``decision.py``
+has earlier segments, which compute what Python decides on; ``native.py`` describes a step to the native entry point.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from autojit.compiler import PLAIN, Options
 from autojit.core.config import config
-from autojit.core.device_array import host_copy, packed, write_array
+from autojit.core.device_array import packed, write_array
 from autojit.core.errors import TraceError
 from autojit.core.own_references import OwnTuple
 from autojit.core.records import record
@@ -27,11 +27,10 @@ from autojit.dispatch.inplace import check_writable
 from autojit.functions.memory import storage_offset
 from autojit.history.recording import take_view_node
 from autojit.history.writes import rebase
-from autojit.ir.calls_out import silent_nodes
-from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
 from autojit.jit.arguments import ArgumentLeaf, switched_on
 from autojit.jit.call_of_capture import CallOfCapture
+from autojit.jit.decision import Decision
 from autojit.jit.effects import Effects, uninterrupted
 from autojit.jit.failed_calls import has_run
 from autojit.jit.followed_tensors import Following, root_array
@@ -44,9 +43,8 @@ from autojit.jit.outside_arrays import OutsideArrays
 from autojit.jit.overlaps import Overlaps
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.results import Results
-from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapping
+from autojit.jit.segment import Segment, Write, overlapping
 from autojit.jit.trace import Trace
-from autojit.jit.trace_entries import Split
 from autojit.ops.shape import Permute
 from autojit.tensor.memory_orders import Order, order_of, places_of
 from autojit.tensor.state import grad_mode
@@ -146,43 +144,6 @@ class Capture:
         return found
 
 
-class Decision:
-    """A segment that computes what Python decides on; ``children`` lists what was captured per outcome."""
-
-    def __init__(self, capture: Capture, split: Split, carried: Mapping[Value, Any], later: Sequence[Value]) -> None:
-        trace = capture.trace
-        self.capture = capture
-        self.split = split
-        nodes = silent_nodes(trace.builder.nodes[: split.position])  # the step that follows calls users' functions
-        mine = needed_nodes(nodes, [split.value], carried)
-        computed = {v for node in mine for v in node.outputs} - {split.value}
-        given = dict.fromkeys([*carried, *computed])
-        rest = needed_nodes(trace.own_nodes, later, given)
-        read = {v for node in rest for v in node.inputs} | set(later)
-        self.exports = {v: allocate(v.type) for v in computed if v in read and not is_open(v.type.shape)}
-        self.outcome = allocate(split.value.type)
-        writes = [Write(split.value, self.outcome), *(Write(v, array) for v, array in self.exports.items())]
-        self.segment = Segment(
-            nodes, capture.inputs, carried, list(trace.state.values()), (), (), writes, options=capture.options
-        )
-        self.parts = [self.segment.compiled]
-        self.children: dict[bytes, list[Decision | CompiledStep]] = {}
-        self.waiting: list[int] = []  # hashes of outcomes that have come once and not been captured (``payoff.py``)
-        self.calls = 0
-
-    def failure(self, leaves: Sequence[Any]) -> str | None:
-        """Why the decision cannot be used for this call, or None."""
-        return self.capture.other_order(leaves) or self.capture.following.failure(self.segment, is_decision=True)
-
-    def decide(self, arrays: Sequence[Any]) -> Any:
-        """Compute the outcome (an array that the next call overwrites)."""
-        with self.segment.gate.held():
-            self.segment.run(arrays)
-            self.segment.commit()
-        self.calls += 1
-        return host_copy(self.outcome)
-
-
 class CompiledStep:
     """One capture, compiled. Runs from Python here; ``native.py`` gives it a native entry point."""
 
@@ -256,6 +217,10 @@ class CompiledStep:
             if leaf.kind == "bound" and leaf.original is not given:
                 return "an argument that shares memory with the step's state was replaced"
         return self.capture.following.failure(self.segment)
+
+    def failure_after_another(self, leaves: Sequence[Any]) -> str | None:
+        """The same after a decision of the capture: what lasts is written next, so all is looked at again."""
+        return self.failure(leaves)
 
     # -- running from Python
 
@@ -417,6 +382,7 @@ def build_path(
         branch.append(decision)
         made.append(decision)
         branch = decision.children.setdefault(split.key, [])
+        decision.taken[split.key] = split
     step = CompiledStep(capture, carried)
     branch.append(step)
     return [*made, step]

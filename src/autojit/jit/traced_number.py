@@ -23,7 +23,14 @@ from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import SourceLocation, here
 from autojit.dispatch.dispatch import value_of
-from autojit.jit.exact_numbers import as_compared, exact, is_wide, require_exact_in_floats, require_negative_exists
+from autojit.jit.exact_numbers import (
+    as_compared,
+    exact,
+    is_wide,
+    require_exact_in_floats,
+    require_negative_exists,
+    require_whole,
+)
 from autojit.jit.number_offsets import Offset, distance, known_span, moved_by
 from autojit.jit.number_ranges import ANY, INT64, Range, combined, compared, may_wrap, within_64_bits
 from autojit.tensor.state import grad_mode, state
@@ -242,7 +249,7 @@ class TracedNumber:
         if self.kind is int:
             return int(self.concrete())
         self._check()
-        if not self._fits():
+        if not (self._is_known_to_fit or (INT64.low < self and self < INT64.high)):
             return int(self.concrete())  # an int of any size, or Python's own error
         with grad_mode(False):
             return int(TracedNumber(self.trace, self.tensor.to(int64), int).concrete())
@@ -251,25 +258,25 @@ class TracedNumber:
         return int(self)
 
     def __floor__(self) -> Any:
-        return self._whole(math.floor)
+        return self.whole(math.floor)
 
     def __ceil__(self) -> Any:
-        return self._whole(math.ceil)
+        return self.whole(math.ceil)
 
     def __round__(self, digits: int | None = None) -> Any:
-        return self._whole(round) if digits is None else round(self.concrete(), digits)
+        return self.whole(round) if digits is None else round(self.concrete(), digits)
 
-    def _fits(self) -> bool:
-        """Whether a float is one that has 64 bits as an int."""
-        fits = self.span.magnitude().high < INT64.high and not self.span.has_nan
-        return fits or (INT64.low < self and self < INT64.high)
+    @property
+    def _is_known_to_fit(self) -> bool:
+        """Whether a float is known to have 64 bits as an int."""
+        return self.span.magnitude().high < INT64.high and not self.span.has_nan
 
-    def _whole(self, function: Callable[[Any], int]) -> Any:
-        """The next int by ``floor``, ``ceil`` or ``round``; Python's error for what has none."""
+    def whole(self, function: Callable[[Any], int]) -> Any:
+        """The next int by ``floor``, ``ceil``, ``trunc`` or ``round``; the step requires that it has 64 bits."""
         if self.kind is int:
             return self
-        if not self._fits():
-            return function(self.concrete())
+        if not self._is_known_to_fit:
+            require_whole(self.trace, self.as_operand())
         with grad_mode(False):
             found = getattr(self.as_operand(), function.__name__)().to(int64)
         return TracedNumber(self.trace, found, int, self.span.image(function))

@@ -5,7 +5,7 @@ dict. Saving and loading is ``StateDictMixin`` (state_dict.py), hooks are ``Hook
 ``ConversionMixin`` (conversion.py), what notebooks show ``NotebookMixin`` (notebook.py).
 
 Compiled steps bake every plain attribute they read (``training``, sizes, flags), so a change of one bumps the global
-guard epoch: compiled steps then check their guards again.
+guard epoch: compiled steps then check their guards again. When ``training`` changes back, so does the epoch.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import autojit as aj
 from autojit.core.counted_dict import CountedDict, counted
+from autojit.core.epoch import write_attribute
 from autojit.core.tracebacks import trim
 from autojit.nn.calls_in_steps import call_in_step, note_module
 from autojit.nn.conversion import ConversionMixin
@@ -31,18 +32,11 @@ _EXPECTED = {  # of assignments to existing members
     "_modules": ("child module", "torch.nn.Module or None"),
     "_buffers": ("buffer", "torch.nn.Buffer, torch.Tensor or None"),
 }
-_PLAIN = (bool, int, float, str, type(None))
-_ABSENT = object()
 
 
 def _type_name(value: object) -> str:
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _is_same(old: object, new: object) -> bool:
-    """Whether a trace that baked ``old`` stays right with ``new``."""
-    return old is new or (type(old) is type(new) and type(old) in _PLAIN and old == new)
 
 
 _Destination = TypeVar("_Destination", bound=dict[str, Any])
@@ -153,10 +147,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
         elif isinstance(value, Buffer) and not self._is_other_member(name):
             register_as_told(self, name, value)
         elif not self._replaces_member(name, value):
-            old = self.__dict__.get(name, _ABSENT)
-            object.__setattr__(self, name, value)
-            if old is _ABSENT or not _is_same(old, value):
-                bump_guard_epoch()
+            write_attribute(self, name, value)
 
     def _forget(self, name: str, keep: str, what: str) -> None:
         """Before assigning a member: the module must be initialised, and ``name`` may mean nothing else."""

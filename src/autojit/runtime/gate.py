@@ -11,8 +11,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Self
 
 from autojit.core.config import config
 from autojit.core.late_interrupts import late_interrupts
@@ -79,20 +78,36 @@ class Gate:
             late_interrupts.poll()
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Have the gate; waits for whoever has it.
+    def held(self) -> Self:
+        """Have the gate inside ``with``; waits for whoever has it.
 
         Raises:
             Reentered: the calling thread has it.
         """
-        with late_interrupts, self.lock:
-            self.check()
+        return self
+
+    def __enter__(self) -> None:
+        late_interrupts.__enter__()
+        try:
+            self.lock.acquire()
             try:
-                self.close()
-                yield
-            finally:
-                self.words[1] = 0
+                self.check()
+                try:
+                    self.close()
+                except BaseException:
+                    self.words[1] = 0
+                    raise
+            except BaseException:
+                self.lock.release()
+                raise
+        except BaseException:
+            late_interrupts.__exit__()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        self.words[1] = 0
+        self.lock.release()
+        late_interrupts.__exit__(*error)
 
     def is_mine(self) -> bool:
         """Whether the calling thread has the gate."""

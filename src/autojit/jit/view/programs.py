@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.ir.graph import Graph, Value
 from autojit.jit.captures import Branch
+from autojit.jit.decision import Decision
 from autojit.jit.stages import kernel_texts, stage_of, state_names
-from autojit.jit.step import CompiledStep, Decision
+from autojit.jit.step import CompiledStep
 from autojit.jit.view.graphs import Tables, graph_data
 from autojit.jit.view.kernels import Costs, Timed, flat_kernels, kernel_data, kernels_of
 from autojit.jit.view.memory import memory_data
