@@ -148,7 +148,9 @@ def _made(function: Callable[..., Any], arguments: tuple[object, ...], options: 
     except MemoryError as error:
         raise out_of_memory(error) from None
     found = pinned(found) if is_pinned else found
-    return found if layout is None else found.to_sparse(layout=layout)
+    if layout is None or layout is found.layout:
+        return found
+    return found.to_dense() if layout is strided else found.to_sparse(layout=layout)
 
 
 relay(_made)  # errors name the factory
@@ -168,11 +170,10 @@ def _dtype_of(name: str, given: object) -> DType:
 
 
 def _layout_among(options: dict[str, Any]) -> Any:
-    """The sparse layout that keyword arguments ask for, or None; the keywords that only say so are taken out."""
+    """The layout that keyword arguments ask for, or None; the keywords that only say so are taken out."""
     if options.get("names", True) is None:
         del options["names"]
-    layout = options.pop("layout", None)
-    return None if layout is strided else layout
+    return options.pop("layout", None)
 
 
 def making_out(function: F, out: Out) -> F:
