@@ -147,6 +147,10 @@ def _made(function: Callable[..., Any], arguments: tuple[object, ...], options: 
         found = function(*arguments, **options)
     except MemoryError as error:
         raise out_of_memory(error) from None
+    except Exception as error:
+        if (redone := raise_for_kinds(function, arguments, options, error)) is not None:
+            return redone[0]
+        raise
     found = pinned(found) if is_pinned else found
     if layout is None or layout is found.layout:
         return found
@@ -194,7 +198,7 @@ def making_out(function: F, out: Out) -> F:
             return _made(function, arguments, options)
         if keeps_dtype:
             options.setdefault("dtype", type_of(out).dtype)
-        if (layout := _layout_among(options)) is not None:
+        if (layout := _layout_among(options)) not in (None, strided):
             raise UsageError(f"layout {layout} does not match layout of out parameter ({strided})", {"out": out})
         options.pop("pin_memory", None)
         wants_history = bool(options.pop("requires_grad", False))
