@@ -228,7 +228,7 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
 
 
 _PUBLIC = (
-    "invert_permutation", "pack_like", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence",
+    "invert_permutation", "pack_like", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence",
     "unpack_sequence", "unpacked", "unpad_sequence",
 )  # fmt: skip
 name_arguments_in_errors(globals(), _PUBLIC)
