@@ -27,6 +27,7 @@ from autojit.functions.counted import unique
 from autojit.functions.overridable import DisableTorchFunction as DisableTorchFunction
 from autojit.functions.overridable import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from autojit.functions.overridable import disabled as _disabled_torch_function_impl  # noqa: F401
+from autojit.nn.conversion import parse_to
 from autojit.tensor import Tensor
 from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.state import set_grad, state
@@ -213,10 +214,21 @@ _autograd = SimpleNamespace(
     _pop_saved_tensors_default_hooks=_pop_hooks,
     _unsafe_set_version_counter=_set_version_counter,
 )
+
+
+def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    """Device, dtype, ``non_blocking`` and memory format of the arguments of ``Module.to``."""
+    device, dtype = parse_to(args, kwargs)
+    is_begun = any(given is True for given in args) or bool(kwargs.get("non_blocking"))
+    return device, dtype, is_begun, kwargs.get("memory_format")
+
+
+_nn = SimpleNamespace(_parse_to=_parse_to)
 TOP_LEVEL["_VF"] = __name__
 _VF = SimpleNamespace(unique_dim=_unique_dim)
 _ImperativeEngine = ExecutionEngine
 has_lapack = True
+_TensorMeta = type(Tensor)
 
 __all__ = [
     "DelayedError", "Error", "UndefinedGrad", "_ImperativeEngine", "_WeakTensorRef", "_autograd",

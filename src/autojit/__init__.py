@@ -95,7 +95,7 @@ _MODULES = """
     __config__ __future__ _C _dynamo _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu
     cuda debug distributed distributions elastic export fft func functional futures fx hub interop io jit linalg masked
     multiprocessing nn numba_ops numpy optim overrides profiler random serialization signal sparse special testing types
-    _utils utils version xpu"""
+    _utils storage utils version xpu"""
 
 
 __getattr__ = _LazyNames(
@@ -104,6 +104,7 @@ __getattr__ = _LazyNames(
     | {"__version__": "autojit.version", "torch_names": "autojit.compat.torch_names", "Future": "autojit.core.futures"}
     | dict.fromkeys(("ScriptFunction", "ScriptModule"), "autojit.jit.scripting")
     | {"SymInt": "autojit.core.sizes:SymbolicSize", "_standard_gamma": "autojit.distributions.gamma_sampling"}
+    | {"PyTorchFileReader": "autojit.storage"}
     | dict.fromkeys(
         ("_assert", "_assert_async", "_check", "_check_index", "_check_is_size", "_check_type", "_check_value"),
         "autojit.top_level.assertions",

@@ -2,8 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from autojit.core.absent_class import WithoutInstances
+from autojit.core.lazy_modules import provide as _provide
 from autojit.top_level.compiler_names import allow_in_graph as allow_in_graph
 from autojit.top_level.compiler_names import disable as disable
 from autojit.top_level.compiler_names import is_compiling as is_compiling
 
-__all__ = ["allow_in_graph", "disable", "is_compiling"]
+
+class OptimizedModule(WithoutInstances):
+    """What torch.compile makes of a module; here a module stays what it is, and its call is compiled."""
+
+    what = "optimised modules"
+    instead = "aj.compile(module)"
+
+
+class TransformGetItemToIndex(nullcontext[None]):
+    """Inside, torch lets ``vmap`` index by batched tensors, which it always does here."""
+
+
+def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function: a step that reads what may change is captured again when it has changed, so nothing is assumed."""
+    return fn
+
+
+_provide("autojit", {"_dynamo.eval_frame": "_dynamo", "_dynamo._trace_wrapped_higher_order_op": "_dynamo"})
+__all__ = [
+    "OptimizedModule",
+    "TransformGetItemToIndex",
+    "allow_in_graph",
+    "assume_constant_result",
+    "disable",
+    "is_compiling",
+]

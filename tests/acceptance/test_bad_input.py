@@ -68,6 +68,14 @@ MISTAKES: dict[str, Mistake] = {
     "mean_int": Mistake(lambda: WHOLE.mean(), RuntimeError, ("mean", "i64[2]")),
     "gather_dtype": Mistake(lambda: aj.gather(X, 1, X), RuntimeError, ("gather", "f32[2, 3]")),
     "add_dtype": Mistake(lambda: WHOLE.clone().add_(1.5), RuntimeError, ("add_", "i64[2]")),
+    "matmul_number": Mistake(lambda: X @ 2, TypeError, ("matmul", "f32[2, 3]", "int")),
+    # kinds of arguments
+    "tensor_dtype": Mistake(lambda: aj.tensor([1.0], dtype="float"), TypeError, ("tensor", "dtype", "str")),  # type: ignore[arg-type]
+    "full_text": Mistake(lambda: aj.full((2,), "a"), TypeError, ("full", "fill_value", "str")),
+    "to_nothing": Mistake(lambda: X.to(2.5), TypeError, ("to()", "float")),
+    "pad_text": Mistake(lambda: F.pad("a", (1, 1)), TypeError, ("pad", "input", "str")),
+    "clip_text": Mistake(lambda: aj.nn.utils.clip_grad_norm_(["a"], 1.0), TypeError, ("clip_grad_norm_", "parameters")),
+    "init_none": Mistake(lambda: aj.nn.init.ones_(None), TypeError, ("ones_", "tensor", "NoneType")),
     # devices
     "to_cuda": Mistake(lambda: X.to("cuda"), RuntimeError, ("to()", "cuda")),
     "ones_tpu": Mistake(lambda: aj.ones(2, device="tpu"), RuntimeError, ("ones()", "tpu")),

@@ -156,6 +156,19 @@ def test_names_that_are_missing_are_listed_before_the_program_starts(
     assert not capfd.readouterr().err
 
 
+def test_a_library_that_does_not_run_is_listed_with_the_reason(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "digits.py"
+    path.write_text("import torch\nfrom torchvision import datasets\n")
+    assert main(["run", str(path)]) == 1
+    told = capfd.readouterr().err
+    assert f"{path}:2: torchvision (" in told
+    assert told.count("TensorDataset") == 2, "before the run and with the error"
+    (tmp_path / "torchvision.py").write_text("datasets = ()\n")
+    assert missing_names(path) == [], "the program has a module of that name"
+
+
 def test_what_is_left_out_is_refused_with_what_takes_its_place(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import subprocess
 import sys
 import zlib
@@ -67,6 +68,16 @@ def test_links_that_leave_the_pages_lead_to_what_the_site_has() -> None:
     assert "CONTRIBUTING.md" in found.pages
 
 
+def test_a_name_is_one_word_of_the_search_index() -> None:
+    """A reader types it as it is written, and words of other names must not hide it."""
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    found = re.search(r"separator: '(.*?)'", settings)
+    assert found is not None
+    assert "pipeline: []" in settings, "no words are left out of the index: some are names"
+    broken = [name for _, name in NAMES if re.split(found[1], name) != [name]]
+    assert not broken
+
+
 def test_code_is_left_as_it_is() -> None:
     text = "see [this](../src/autojit/cache.py) and `[not](../this.md)`\n```text\n[nor](../that.md)\n- a\n```\n- b\n"
     made = repository.Repository().page(text, "page.md")
@@ -85,6 +96,7 @@ def test_every_public_name_has_a_signature_and_a_text() -> None:
         value = value_of(page, name)
         signatures = entries.signatures(page.prefix, name, value)
         text = entries.text_of(name, value, base_on(page, name))
+        assert "`" not in re.sub(r"`[^`\n]+`", "", text), f"{page.prefix}.{name}: code that is broken: {text}"
         if not text or not all(f".{name}" in signature for signature in signatures):
             without.append(f"{page.prefix}.{name}")
     assert not without

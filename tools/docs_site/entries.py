@@ -127,6 +127,7 @@ def markdown(doc: str) -> str:
     out: list[str] = []
     section = ""
     in_prompt = False
+    doc = re.sub(r"``[^`]+?``", _on_one_line, doc)
     for line in doc.splitlines():
         bare = line.strip()
         head = re.fullmatch(r"(\w+):", bare)
@@ -151,6 +152,11 @@ def markdown(doc: str) -> str:
         else:
             out.append(escaped(bare))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(out)).strip()
+
+
+def _on_one_line(code: re.Match[str]) -> str:
+    """Code that a docstring breaks, which would be two halves: lines are escaped one by one."""
+    return re.sub(r"\s*\n\s*", " ", code[0])
 
 
 def escaped(line: str) -> str:

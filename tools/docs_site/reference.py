@@ -54,6 +54,8 @@ def entry(page: Page, name: str, forms: list[str], one: bool) -> list[str]:
     space = space_of(page.prefix)
     value = attribute(space, name)
     lines = [] if one else [f"## {name} {{ #{name} }}", ""]
+    if "_" in name.strip("_"):  # names are indexed whole: this is how "cross entropy" finds cross_entropy
+        lines += [f"<span hidden>{name.strip('_').replace('_', ' ')}</span>", ""]
     calls = [s for form in (name, *forms) for s in entries.signatures(page.prefix, form, attribute(space, form))]
     text = entries.text_of(name, value, name)
     lines += ["```python", *calls, "```", "", text, "", *arguments.described(page.prefix, value, text)]

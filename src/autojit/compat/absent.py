@@ -19,6 +19,17 @@ REASONS = {
     "utils.cpp_extension": "there is no C++ to extend: aj.op makes an op of a Numba function",
 }
 
+LIBRARIES = {  # docs/from_torch.md has those that run
+    "e3nn": "it is written on torch.fx, which autojit does not have",
+    "timm": "it is written on torch.fx, which autojit does not have",
+    "torch_geometric": "it takes in torch.ops.aten, which autojit does not have",
+    "torchaudio": "it has parts in C++ for PyTorch: read sound by soundfile; aj.stft makes spectrograms",
+    "torchtext": "it has parts in C++ for PyTorch: read text with Python, utils.data makes batches",
+    "torchvision": "it has parts in C++ for PyTorch: read images with NumPy or Pillow into a utils.data.TensorDataset",
+    "transformers": "it registers ops by torch.library, which autojit does not have",
+}
+"""Libraries for torch that do not run on autojit, with the reason, or what to do instead."""
+
 IMPORTED = frozenset(("onnx",))
 """Modules that programs import at the top and use when they are told to: importing one is no error, using it is."""
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from autojit.compat.absent import reason_of
+from autojit.compat.absent import LIBRARIES, reason_of
 from autojit.compat.torch_names import torch_names
 from autojit.compat.wanted_names import missing_names
 from autojit.core.errors import ArgumentError
@@ -84,7 +84,8 @@ def _list_missing(path: Path) -> None:
 
 def _show(error: Exception, path: str) -> None:
     """The traceback that ``python script`` would print; why a module of torch's is not here, where that is said."""
-    reason = reason_of(str(error.name).partition("torch.")[2]) if isinstance(error, ImportError) else None
+    name = str(error.name) if isinstance(error, ImportError) else ""
+    reason = LIBRARIES.get(name.partition(".")[0]) or reason_of(name.partition("torch.")[2])
     if reason:
         error.add_note(reason)
     inside = error.__traceback__

@@ -41,7 +41,7 @@ class TorchModule(ModuleType):
         try:
             return getattr(aj, name)
         except AttributeError:
-            reason = reason_of(name) or "it is autojit's"
+            reason = reason_of(name) or "this torch is autojit's"
             raise AttributeError(f"module 'torch' has no attribute {name!r} here: {reason}") from None
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -1,4 +1,4 @@
-"""Names of torch's that a program wants and autojit has not, found in its text before it runs.
+"""Names of torch's, and libraries for it, that a program wants and autojit has not: found before it runs.
 
 What is looked at: ``import torch.x``, ``from torch.x import y``, and chains such as ``F.y`` that begin with a name
 that one of these has bound. Modules of the program's own, beside it, are looked at as well. What a program makes up
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from autojit.compat.absent import reason_of
+from autojit.compat.absent import LIBRARIES, reason_of
 from autojit.core.errors import AutojitError
 
 _TORCH = "torch"
@@ -28,7 +28,7 @@ class Wanted(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        reason = reason_of(self.name.partition(".")[2])
+        reason = LIBRARIES.get(self.name) or reason_of(self.name.partition(".")[2])
         return f"{self.path}:{self.line}: {self.name}" + (f" ({reason})" if reason else "")
 
 
@@ -48,7 +48,7 @@ def missing_names(path: Path) -> list[Wanted]:
             tree = ast.parse(here.read_bytes(), str(here))
         except SyntaxError:
             continue
-        names = _Names(here)
+        names = _Names(here, path.parent)
         names.visit(tree)
         found.update(dict.fromkeys(names.missing))
         for other in _own_modules(tree, path.parent):
@@ -74,20 +74,24 @@ def _own_modules(tree: ast.AST, folder: Path) -> Iterator[Path]:
 class _Names(ast.NodeVisitor):
     """Goes through one file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, folder: Path) -> None:
         self.path = path
+        self.folder = folder
         self.missing: list[Wanted] = []
         self._bound: dict[str, str] = {}  # a name of the program -> what of torch's it stands for
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
             if alias.name.partition(".")[0] != _TORCH:
+                self._note_library(node, alias.name)
                 continue
             if self._is_there(node, alias.name):
                 self._bound[alias.asname or _TORCH] = alias.name if alias.asname else _TORCH
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         if node.level or (node.module or "").partition(".")[0] != _TORCH:
+            if not node.level:
+                self._note_library(node, node.module or "")
             return
         for alias in node.names:
             if alias.name == "*":
@@ -95,6 +99,12 @@ class _Names(ast.NodeVisitor):
             full = f"{node.module}.{alias.name}"
             if self._is_there(node, full):
                 self._bound[alias.asname or alias.name] = full
+
+    def _note_library(self, node: ast.stmt, name: str) -> None:
+        """A library that does not run on autojit is missing like a name of torch's; the program may have its own."""
+        top = name.partition(".")[0]
+        if top in LIBRARIES and not any((self.folder / own).exists() for own in (top, f"{top}.py")):
+            self.missing.append(Wanted(self.path, node.lineno, top))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         chain = _chain(node)

@@ -13,7 +13,8 @@ import ml_dtypes
 import numpy as np
 
 from autojit.core.epoch import note_switch
-from autojit.core.errors import UsageError
+from autojit.core.errors import ArgumentKindError, UsageError
+from autojit.core.source import relay
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -161,7 +162,7 @@ def promote_types(type1: DType, type2: DType) -> DType:
     """
     found = _PROMOTED.get((type1, type2))
     if found is None:
-        found = _PROMOTED[type1, type2] = _promote(type1, type2)
+        found = _PROMOTED[type1, type2] = _promote(some_dtype(type1), some_dtype(type2))
     return found
 
 
@@ -178,6 +179,7 @@ def default_dtype() -> DType:
 
 def set_default_dtype(d: DType) -> None:
     """Set the dtype of floating-point literals; only floating dtypes are allowed (TypeError)."""
+    d = some_dtype(d)
     if not d.is_floating_point:
         raise TypeError(f"only floating-point types are supported as the default type, not {d}")
     before, _Default.dtype = _Default.dtype, d
@@ -212,6 +214,39 @@ def dtype_of(given: object) -> Any:
     (autojit.float64, autojit.float32)
     """
     return DTYPES_OF_TYPES.get(given, given) if isinstance(given, type) else given
+
+
+def as_dtype(given: object) -> DType | None:
+    """The dtype that an argument asks for; None asks for none.
+
+    Raises:
+        TypeError: it is no dtype.
+
+    >>> as_dtype(int)
+    autojit.int64
+    """
+    return None if given is None else some_dtype(given)
+
+
+def some_dtype(given: object) -> DType:
+    """The dtype that an argument asks for.
+
+    Raises:
+        TypeError: it is no dtype, or None.
+    """
+    found = dtype_of(given)
+    if not isinstance(found, DType):
+        raise ArgumentKindError(
+            f"argument 'dtype' must be DType, not {type(given).__name__}",
+            {"dtype": given},
+            "pass one such as autojit.float32",
+            op="autojit",
+        )
+    return found
+
+
+relay(as_dtype)  # errors name the function that was given it
+relay(some_dtype)
 
 
 def promote_with_number(dtype: DType, value: object) -> DType:

@@ -26,7 +26,12 @@ from autojit.tensor.tensor import Tensor
 Test = Callable[[Any], bool]
 
 _NAMES_OF_KINDS = {"Sequence[int]": "tuple of ints", "Sequence[Tensor]": "tuple of Tensors", "Dims": "tuple of ints"}
-_ALIASES = {"Dims": "int | Sequence[int] | None", "Extents": "int | Sequence[int]"}
+_ALIASES = {
+    "AnyModule": "Module",
+    "Layer": "Module",
+    "Dims": "int | Sequence[int] | None",
+    "Extents": "int | Sequence[int]",
+}
 
 
 def with_argument_errors(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -186,14 +191,31 @@ def _all_of(test: Test) -> Test:
     return lambda value: isinstance(value, list | tuple) and all(test(item) for item in value)
 
 
+def _is_a(name: str) -> Test:
+    """Whether a value is of a class of this name, of a layer above this one."""
+    return lambda value: any(kind.__name__ == name for kind in type(value).__mro__)
+
+
+def _each_is_a_tensor(value: Any) -> bool:
+    """An iterator is not looked into: that would use it up."""
+    return isinstance(value, Iterable) and (
+        not isinstance(value, list | tuple | str) or all(isinstance(item, Tensor) for item in value)
+    )
+
+
 _TESTS: dict[str, Test] = {
     "Tensor": lambda value: isinstance(value, Tensor),
     "None": lambda value: value is None,
     "int": _is_int,
     "float": _is_float,
+    "Number": _is_float,
     "bool": lambda value: not isinstance(value, str | list | tuple) and value is not None,
     "str": lambda value: isinstance(value, str),
-    "DType": lambda value: isinstance(value, DType),
+    "DType": lambda value: isinstance(dtype_of(value), DType),
     "Sequence[int]": _all_of(_is_int),
+    "Iterable[Tensor]": _each_is_a_tensor,
+    "Module": _is_a("Module"),
+    "Optimizer": _is_a("Optimizer"),
+    "PackedSequence": _is_a("PackedSequence"),
     "Sequence[Tensor]": _all_of(lambda value: isinstance(value, Tensor)),
 }

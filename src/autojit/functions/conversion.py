@@ -10,8 +10,8 @@ import numpy as np
 from autojit.core import dtypes
 from autojit.core.device import CPU, Device, DeviceLike, device, space_at
 from autojit.core.device_array import host_copy
-from autojit.core.dtypes import DType, bfloat16, dtype_of
-from autojit.core.errors import ArgumentError, IndexingError, TraceError, UsageError
+from autojit.core.dtypes import DType, as_dtype, bfloat16, dtype_of
+from autojit.core.errors import ArgumentError, ArgumentKindError, IndexingError, TraceError, UsageError
 from autojit.core.sizes import seems_equal
 from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
@@ -182,7 +182,7 @@ class _Wanted(NamedTuple):
 
 def _wanted(args: Sequence[object], options: dict[str, Any]) -> _Wanted:
     place = options.get("device")
-    dtype: Any = dtype_of(options.get("dtype"))
+    dtype: Any = as_dtype(options.get("dtype"))
     flags = []
     for argument in (*map(dtype_of, args), options.get("other")):
         if isinstance(argument, bool):
@@ -193,6 +193,12 @@ def _wanted(args: Sequence[object], options: dict[str, Any]) -> _Wanted:
             dtype, place = type_of(argument).dtype, type_of(argument).device
         elif isinstance(argument, str | Device | int):
             place = argument
+        elif argument is not None:
+            raise ArgumentKindError(
+                f"to() received an invalid argument: {type(argument).__name__}",
+                {"argument": argument},
+                "give a dtype, a device or a tensor",
+            )
     copies = bool(options.get("copy", flags[1] if len(flags) > 1 else False))
     return _Wanted(None if place is None else device(place), dtype, copies)
 

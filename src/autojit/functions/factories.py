@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.device import CPU, DeviceLike, default_device
-from autojit.core.dtypes import DType, default_dtype, dtype_of, dtype_of_number, dtype_of_numpy, float32, float64, int64
+from autojit.core.dtypes import DType, as_dtype, default_dtype, dtype_of_number, dtype_of_numpy, float32, float64, int64
 from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError, out_of_memory, too_large
 from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
@@ -83,7 +83,7 @@ def _on(place: DeviceLike, found: Tensor) -> Tensor:
 
 
 def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
-    dtype = dtype_of(dtype)
+    dtype = as_dtype(dtype)
     if type(data) is not np.ndarray and type(data) not in NUMBERS:
         if is_on_device(data):
             data = array_of_foreign(data)
@@ -120,7 +120,8 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
     if plain.dtype.kind in "OSU":
         if plain.dtype.kind == "O" and plain.size and isinstance(plain.reshape(-1)[0], int):
             raise UsageError("Overflow when unpacking long")
-        raise TypeError(f"new(): invalid data type '{type(np.ravel(plain)[0]).__name__ if plain.size else 'object'}'")
+        kind = type(np.ravel(plain)[0]).__name__.rstrip("_") if plain.size else "object"
+        raise ArgumentKindError(f"new(): invalid data type '{kind}'", fix="give numbers")
     wanted = dtype if dtype is not None else _literal_dtype(plain, data)
     if wanted.category == 1 and wanted is not int64 and plain.dtype.kind in "iu" and plain.size:
         in_range(plain.min(), wanted)  # of numbers that are written down; arrays wrap around

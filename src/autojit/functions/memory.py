@@ -11,6 +11,7 @@ from autojit.core.device import META, Device, DeviceLike, is_cpu_alone, require_
 from autojit.core.device_array import DeviceArray, first_address, layout_in_memory
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import DeviceError, TraceError, UsageError, too_large
+from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic, size_max
 from autojit.core.strided_views import as_strided as strided
 from autojit.dispatch.composite_nodes import in_one_node
@@ -26,6 +27,7 @@ from autojit.ops.loop_orders import in_order_of
 from autojit.ops.shape import Reshape
 from autojit.tensor.memory_orders import has_steps, order_of, outermost_first, places_of, seen_through
 from autojit.tensor.state import computes_at_once, quietly, state
+from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import T, Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
 
 if TYPE_CHECKING:
@@ -115,9 +117,15 @@ def laid_out(fresh: Tensor, order: Sequence[int]) -> Tensor:
 def in_format(fresh: Tensor, memory_format: MemoryFormat | None, like: Tensor) -> Tensor:
     """A tensor nobody else looks at in a format; None and ``preserve_format``: its axes as those of ``like``.
 
+    If ``like`` is sparse so is what is made.
+
     Raises:
         RuntimeError: the format is for another number of axes.
     """
+    if type(like._array) is ElsewhereArray:
+        axes: Any = like.dense_dim()
+        made: Tensor = ports.sparse.to_sparse(fresh, layout=like.layout, blocksize=like._blocksize, dense_dim=axes)
+        return made
     if memory_format is None or memory_format is preserve_format:
         layout = layout_of(like)
         if layout.flags.c_contiguous:

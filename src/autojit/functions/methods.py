@@ -191,6 +191,11 @@ def methods_of(d: Declaration) -> dict[str, Callable[..., Any]]:
     return made
 
 
+_OF_ANOTHER_TENSOR = (  # they look at it before any op does, which would say that it is none
+    "cholesky_solve", "equal", "is_set_to", "map_", "reshape_as", "set_", "triangular_solve", "view_as",
+)  # fmt: skip
+
+
 def attach() -> dict[str, Callable[..., Any]]:
     """Give Tensor its methods; returns the functions for the public namespace."""
     public: dict[str, Callable[..., Any]] = {}
@@ -210,6 +215,8 @@ def attach() -> dict[str, Callable[..., Any]]:
             name: method if isinstance(method, classmethod) else method_of(method)
             for name, method in module.METHODS.items()
         }
+    for name in _OF_ANOTHER_TENSOR:
+        attached[name] = with_argument_errors(attached[name])
     for name, method in attached.items():
         setattr(Tensor, name, method)
     for name in gradients.PERMANENT:

@@ -39,7 +39,7 @@ def result_type(tensor: Any, other: Any) -> DType:
 
 def can_cast(from_: DType, to: DType) -> bool:
     """Whether in-place conversion between dtypes is allowed: never to a lower category."""
-    from_, to = dtypes.dtype_of(from_), dtypes.dtype_of(to)
+    from_, to = dtypes.some_dtype(from_), dtypes.some_dtype(to)
     return from_.category <= to.category and not (to.name == "bool" and from_ is not to)
 
 
@@ -47,7 +47,7 @@ class finfo:
     """Limits of a floating dtype: ``eps``, ``max``, ``min``, ``tiny``, ``bits``."""
 
     def __init__(self, type: DType | None = None) -> None:
-        dtype = (dtypes.dtype_of(type) if type else default_dtype()).to_real()
+        dtype = (dtypes.some_dtype(type) if type else default_dtype()).to_real()
         if not dtype.is_floating_point:
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype}'")
         is_small = dtype is dtypes.bfloat16 or dtype.kind == "float8"
@@ -69,7 +69,7 @@ class iinfo:
     """Limits of an integer dtype: ``max``, ``min``, ``bits``."""
 
     def __init__(self, type: DType) -> None:
-        type = dtypes.dtype_of(type)
+        type = dtypes.some_dtype(type)
         if type.category != 1:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
         limits = np.iinfo(type.numpy)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.device_array import layout_in_memory, on_layout, write_array
-from autojit.core.errors import UsageError, too_large
+from autojit.core.errors import ArgumentKindError, UsageError, too_large
 from autojit.core.layout import strided
 from autojit.core.source import here
 from autojit.core.user_warnings import warn
@@ -120,6 +120,8 @@ def set_(
     found = self.new_empty(0) if source is None else source
     if isinstance(found, UntypedStorage):
         found = wrap(on_layout(found._array, layout_in_memory(found._array).reshape(-1)))
+    if not isinstance(found, Tensor):
+        raise ArgumentKindError(f"set_(): argument 'source' must be Tensor or Storage, not {type(source).__name__}")
     if size is not None:
         shape = sizes_of((size,))
         steps = row_major_steps(shape) if stride is None else stride

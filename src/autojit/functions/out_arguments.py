@@ -147,8 +147,14 @@ def _made(function: Callable[..., Any], arguments: tuple[object, ...], options: 
         found = function(*arguments, **options)
     except MemoryError as error:
         raise out_of_memory(error) from None
+    except Exception as error:
+        if (redone := raise_for_kinds(function, arguments, options, error)) is not None:
+            return redone[0]
+        raise
     found = pinned(found) if is_pinned else found
-    return found if layout is None else found.to_sparse(layout=layout)
+    if layout is None or layout is found.layout:
+        return found
+    return found.to_dense() if layout is strided else found.to_sparse(layout=layout)
 
 
 relay(_made)  # errors name the factory
@@ -168,11 +174,10 @@ def _dtype_of(name: str, given: object) -> DType:
 
 
 def _layout_among(options: dict[str, Any]) -> Any:
-    """The sparse layout that keyword arguments ask for, or None; the keywords that only say so are taken out."""
+    """The layout that keyword arguments ask for, or None; the keywords that only say so are taken out."""
     if options.get("names", True) is None:
         del options["names"]
-    layout = options.pop("layout", None)
-    return None if layout is strided else layout
+    return options.pop("layout", None)
 
 
 def making_out(function: F, out: Out) -> F:
@@ -193,7 +198,7 @@ def making_out(function: F, out: Out) -> F:
             return _made(function, arguments, options)
         if keeps_dtype:
             options.setdefault("dtype", type_of(out).dtype)
-        if (layout := _layout_among(options)) is not None:
+        if (layout := _layout_among(options)) not in (None, strided):
             raise UsageError(f"layout {layout} does not match layout of out parameter ({strided})", {"out": out})
         options.pop("pin_memory", None)
         wants_history = bool(options.pop("requires_grad", False))

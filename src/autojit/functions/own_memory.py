@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.device_array import DeviceArray, share_memory
+from autojit.functions.argument_errors import raise_for_kinds
 from autojit.functions.elementwise import clone
 from autojit.functions.method_forms import F, called_like
 from autojit.tensor.tensor import Tensor
@@ -20,7 +21,12 @@ def own_memory(function: F) -> F:
     """The function, whose result never shows memory of its first operand."""
 
     def call(*arguments: object, **options: object) -> Any:
-        found = function(*arguments, **options)
+        try:
+            found = function(*arguments, **options)
+        except Exception as error:
+            if (redone := raise_for_kinds(function, arguments, options, error)) is not None:
+                return redone[0]
+            raise
         operand = arguments[0] if arguments else next(iter(options.values()))
         return clone(found) if isinstance(operand, Tensor) and _shows(found, operand) else found
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from autojit import ops
 from autojit.core.dtypes import promote_types
-from autojit.core.errors import UsageError
+from autojit.core.errors import ArgumentKindError, UsageError
 from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.dispatch import apply_pair
 from autojit.dispatch.kernels import in_one_step
-from autojit.dispatch.promotion import Operand, as_operand, cast, refuse_numbers, together
+from autojit.dispatch.promotion import NUMBERS, Operand, as_operand, cast, refuse_numbers, together
 from autojit.functions.elementwise import mul
 from autojit.history.op_node import rename_node
 from autojit.ops.matmul import MATMUL
@@ -19,13 +19,21 @@ from autojit.tensor.tensor import Tensor, type_of
 
 
 def _products(name: str, x: Operand, y: Operand) -> tuple[Tensor, Tensor]:
-    a, b = as_operand(x, name), as_operand(y, name)
+    a, b = _factor(x, name), _factor(y, name)
     if type_of(a).dtype is not type_of(b).dtype:
         raise UsageError(
             f"{name}: expected m1 and m2 to have the same dtype, but got: {a.dtype} != {b.dtype}",
             fix="convert one of them: x.to(w.dtype)",
         )
     return a, b
+
+
+def _factor(given: Operand, name: str) -> Tensor:
+    if isinstance(given, NUMBERS):
+        raise ArgumentKindError(
+            f"{name}(): a factor must be Tensor, not {type(given).__name__}", {"factor": given}, "multiply by *"
+        )
+    return as_operand(given, name)
 
 
 @declared(out=EXACT_OUT)

@@ -30,6 +30,8 @@ class TreeSpec:
         """The number of leaves."""
         return 1 if self.kind is None else sum(child.count for child in self.children)
 
+    num_leaves = count  # torch's name
+
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """Rebuild the tree."""
         return leaves[0] if self.kind is None else self._build(iter(leaves))
@@ -101,7 +103,17 @@ def _flatten(tree: object, add: Callable[[Any], None]) -> TreeSpec:
         add(tree)
         return LEAF
     kind, parts, keys = found
-    return TreeSpec(kind, tuple([_flatten(part, add) for part in parts]), keys, kinds_of(keys) if keys else ())
+    return node(kind, [_flatten(part, add) for part in parts], keys)
+
+
+def node(kind: Any, children: Iterable[TreeSpec], keys: tuple[Any, ...]) -> TreeSpec:
+    """The structure of an inner node."""
+    return TreeSpec(kind, tuple(children), keys, kinds_of(keys) if keys else ())
+
+
+def registered(kind: type) -> Registered | None:
+    """How instances of a class are taken apart, if somebody has said so."""
+    return _REGISTERED.get(kind)
 
 
 def kinds_of(keys: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.core.absent_class import WithoutInstances
+from autojit.core.errors import ArgumentKindError
 from autojit.core.futures import Future, called
 from autojit.dispatch.declared import declared
 from autojit.jit.function import jit
@@ -72,6 +73,10 @@ def fork(func: Callable[..., Any], *args: object, **kwargs: object) -> Future[An
 @declared(method=False)
 def wait(future: Future[Any]) -> Any:
     """The result of a forked call; its exception is raised."""
+    if not isinstance(future, Future):
+        raise ArgumentKindError(
+            f"wait(): argument 'future' must be Future, not {type(future).__name__}", fix="pass what fork() returned"
+        )
     return future.wait()
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.user_warnings import warn
+from autojit.functions.argument_errors import name_arguments_in_errors
 from autojit.tensor import Tensor
 
 _GAINS = {
@@ -201,6 +202,7 @@ def _older(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return deprecated
 
 
+name_arguments_in_errors(globals(), [name for name in globals() if name.endswith("_") and name[0] != "_"])
 uniform = _older(uniform_)
 normal = _older(normal_)
 constant = _older(constant_)

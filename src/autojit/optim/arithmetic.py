@@ -155,7 +155,10 @@ def zeros_like(p: Tensor) -> Tensor:
 
 
 def full_like(p: Tensor, value: float) -> Tensor:
-    """State filled with ``value``, that outlives the step."""
+    """State filled with ``value``, that outlives the step; a sparse parameter's has its places."""
+    if p.layout is not aj.strided:
+        sparse: Any = p
+        return lasting(lambda: sparse.with_values(aj.full_like(sparse._values(), value)))
     kind = type_of(p)
     return lasting(lambda: aj.full(kind.shape, value, dtype=kind.dtype, device=kind.device))
 

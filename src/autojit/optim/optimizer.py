@@ -59,7 +59,7 @@ def _with_hooks(func: Callable[..., Any]) -> Callable[..., Any]:
     """Run the step hooks around a subclass's ``step``."""
 
     @functools.wraps(func)
-    def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+    def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         for hook in (*_all_step_pre_hooks.values(), *self._step_pre_hooks.values()):
             found = hook(self, args, kwargs)
             if found is not None:
@@ -86,8 +86,8 @@ def _with_hooks(func: Callable[..., Any]) -> Callable[..., Any]:
             hook(self, args, kwargs)
         return result
 
-    vars(hooked)["_has_step_hooks"] = True
-    return hooked
+    vars(step)["_has_step_hooks"] = True
+    return step
 
 
 class Optimizer:

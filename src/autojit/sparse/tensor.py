@@ -8,7 +8,9 @@ or compute are in ``methods.py``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from typing import cast as typed
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,8 +23,11 @@ from autojit.dispatch.on_device import placed
 from autojit.dispatch.promotion import cast
 from autojit.functions.elementwise import clone
 from autojit.tensor import Tensor
+from autojit.tensor.state import state
 from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import type_of, wrap
+
+T = TypeVar("T", bound=Tensor)
 
 
 class SparseTensor(Tensor):
@@ -34,13 +39,14 @@ class SparseTensor(Tensor):
     and are put in their order when they are looked at.
     """
 
-    __slots__ = ("_blocksize", "_index_part", "_is_coalesced", "_layout", "_row_starts", "_values_part")
+    __slots__ = ("_blocksize", "_index_part", "_is_coalesced", "_layout", "_row_starts", "_shown_of", "_values_part")
     _blocksize: tuple[int, int] | None
     _index_part: Tensor
     _values_part: Tensor
     _row_starts: Tensor | None
     _layout: Layout
     _is_coalesced: bool
+    _shown_of: tuple[SparseTensor, Tensor] | None  # a leaf, and which gradient of its values this tensor shows
 
     if TYPE_CHECKING:  # of ``sparse.methods``
 
@@ -151,6 +157,12 @@ class SparseTensor(Tensor):
     def _with_part(self, part: Tensor) -> Tensor:
         return self.with_values(part)
 
+    def _leaf_of(self, cls: type[T], requires_grad: bool) -> T:
+        """A leaf of ``cls`` with these places and values: of a class that is also sparse."""
+        made = self.with_values(self._values_part.detach().requires_grad_(requires_grad))
+        made.__class__ = cls if issubclass(cls, SparseTensor) else _sparse_form(cls)
+        return typed(T, made)
+
     def _become(self, other: Tensor) -> None:
         """This tensor now has the places and values of another one of its shape.
 
@@ -163,9 +175,28 @@ class SparseTensor(Tensor):
                 {"input": type_of(self), "result": type_of(other)},
                 "change the dense operand in place, dense.add_(sparse), or use the out-of-place form",
             )
-        self._index_part, self._values_part = other._index_part, other._values_part
-        self._row_starts, self._is_coalesced = other._row_starts, other._is_coalesced
-        self._layout, self._blocksize = other._layout, other._blocksize
+        ours, theirs = self._values_part, other._values_part
+        is_recorded = state.grad_enabled and (ours.requires_grad or theirs.requires_grad)
+        if not is_recorded and self._index_part is other._index_part and type_of(ours) == type_of(theirs):
+            ours.copy_(theirs)  # in place, as for a dense tensor: whoever shares the values sees it
+        elif _is_from_outside(ours):
+            assert state.trace is not None
+            state.trace.cannot("the step gives a sparse tensor from outside other places, or a history")
+        elif not is_recorded and ours.requires_grad:
+            self.data = other  # a leaf stays one
+        else:
+            self._take_places(other)
+            self._values_part = theirs
+        if self._shown_of is not None:
+            leaf, part = self._shown_of
+            if leaf._values_part.grad is part:
+                leaf.grad = self
+                self._shown_of = leaf, leaf._values_part.grad
+
+    def _take_places(self, other: SparseTensor) -> None:
+        self._index_part, self._row_starts = other._index_part, other._row_starts
+        self._layout, self._blocksize, self._is_coalesced = other._layout, other._blocksize, other._is_coalesced
+        self._type, self._array = other._type, other._array
 
     @property
     def requires_grad(self) -> bool:
@@ -191,7 +222,10 @@ class SparseTensor(Tensor):
     @property
     def grad(self) -> Tensor | None:
         """The gradient: sparse, with the same places."""
-        found: Tensor | None = self._from_part(self._values_part.grad)
+        part = self._values_part.grad
+        found: SparseTensor | None = self._from_part(part)
+        if found is not None and part is not None:
+            found._shown_of = self, part  # what changes it in place changes the gradient
         return found
 
     @grad.setter
@@ -228,8 +262,22 @@ class SparseTensor(Tensor):
         return self.with_values(self._values_part.detach())
 
     @property
-    def data(self) -> Tensor:  # type: ignore[override]
+    def data(self) -> Tensor:
         return self.detach()
+
+    @data.setter
+    def data(self, new: Tensor) -> None:
+        if not isinstance(new, SparseTensor):
+            raise UsageError(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
+                "type.",
+                {"variable": type_of(self), "tensor": new},
+                "convert it: .to_sparse()",
+            )
+        grad = self.grad  # its places go on to be those of the tensor
+        self._take_places(new)
+        self._values_part.data = new._values_part
+        self.grad = grad
 
     def clone(self, *, memory_format: Any = None) -> Tensor:
         """A differentiable copy of the values, with the same places."""
@@ -262,12 +310,6 @@ class SparseTensor(Tensor):
         """Values in float64."""
         return self.with_values(self._values_part.double(memory_format))
 
-    def zero_(self) -> Tensor:
-        """All elements become zero: none is kept."""
-        self._index_part = self._index_part[:, :0]
-        self._values_part = self._values_part.detach()[:0]
-        return self
-
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Not a question for sparse tensors."""
         raise UsageError("Tensors of type SparseTensorImpl do not have is_contiguous")
@@ -292,6 +334,24 @@ class SparseTensor(Tensor):
 
     __str__ = __repr__
     __hash__ = Tensor.__hash__
+
+
+def _is_from_outside(values: Tensor) -> bool:
+    """Whether a step that is being captured was given the tensor, or found it: its attributes must stay."""
+    trace = state.trace
+    return trace is not None and (trace.is_given(values) if values._array is None else not trace.has_begun(values))
+
+
+_sparse_forms: WeakKeyDictionary[type, type[SparseTensor]] = WeakKeyDictionary()
+
+
+def _sparse_form(cls: type) -> type[SparseTensor]:
+    """A class of tensors (``Parameter``), its objects kept as places and values."""
+    found = _sparse_forms.get(cls)
+    if found is None:
+        found = type(cls.__name__, (cls, SparseTensor), {"__slots__": (), "__module__": cls.__module__})
+        _sparse_forms[cls] = found
+    return found
 
 
 def words(layout: Layout) -> str:
@@ -319,7 +379,7 @@ def make(
     made._type = TensorType(tuple(shape), dtype, type_of(values).device)
     made._array = ElsewhereArray(tuple(shape), dtype.numpy)
     made._index_part, made._values_part, made._row_starts = indices, values, row_starts
-    made._layout, made._is_coalesced, made._blocksize = layout, is_coalesced, blocksize
+    made._layout, made._is_coalesced, made._blocksize, made._shown_of = layout, is_coalesced, blocksize, None
     return made
 
 

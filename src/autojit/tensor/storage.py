@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from autojit.core.device_array import Unreadable
+from autojit.core.errors import UnsupportedError
 from autojit.core.source import UNKNOWN, Place, SourceLocation
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ MULTIPLE_VIEWS = "multiple views"  # by a function that returns several views
 CUSTOM_FUNCTION = "custom function"
 
 
+class NotInMemoryError(UnsupportedError, AttributeError):
+    """What is asked of an array that a sparse tensor does not have."""
+
+
 class ElsewhereArray(Unreadable):
     """Stands where a tensor has its NumPy array when the elements are kept in another way (sparse tensors).
 
@@ -44,6 +49,13 @@ class ElsewhereArray(Unreadable):
     @property
     def ndim(self) -> int:
         return len(self.shape)
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotInMemoryError(
+            "this is not implemented for sparse tensors, whose elements are not kept in one array",
+            {"shape": self.shape, "dtype": self.dtype},
+            "convert to dense first: x.to_dense()",
+        )
 
     def _refusal(self) -> str:
         return "the elements are not kept in an array; convert with to_dense()"

@@ -85,10 +85,13 @@ class Tensor(TensorMethods):
     @staticmethod
     def _make_subclass(cls: type[T], data: Tensor, requires_grad: bool = False) -> T:
         """A leaf of class ``cls`` that shares storage with ``data``."""
-        made = alias(data, cls)
-        made._requires_grad = bool(requires_grad)
+        return data._leaf_of(cls, bool(requires_grad))
+
+    def _leaf_of(self, cls: type[T], requires_grad: bool) -> T:
+        made = alias(self, cls)
+        made._requires_grad = requires_grad
         if state.trace is not None and made._array is not None:
-            state.trace.begin(made, data)
+            state.trace.begin(made, self)
         return made
 
     def _stand_in(self, made: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autojit.functions.argument_errors import name_arguments_in_errors
 from autojit.nn.utils import parametrizations, parametrize, rnn, stateless
 from autojit.nn.utils.clip_grad import (
     clip_grad_norm,
@@ -29,3 +30,5 @@ __all__ = [
     "parameters_to_vector", "parametrizations", "parametrize", "remove_spectral_norm", "remove_weight_norm", "rnn",
     "skip_init", "spectral_norm", "stateless", "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
+_modules = ("parametrizations", "parametrize", "rnn", "stateless")
+name_arguments_in_errors(globals(), [name for name in __all__ if name not in _modules])

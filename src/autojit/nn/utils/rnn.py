@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import autojit as aj
+from autojit.functions.argument_errors import name_arguments_in_errors
 from autojit.tensor import Tensor
 from autojit.tensor.state import state as thread
 
@@ -224,3 +225,10 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The inverse of ``pack_sequence``."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
+
+
+_PUBLIC = (
+    "invert_permutation", "pack_like", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence",
+    "unpack_sequence", "unpacked", "unpad_sequence",
+)  # fmt: skip
+name_arguments_in_errors(globals(), _PUBLIC)

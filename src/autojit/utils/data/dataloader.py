@@ -14,6 +14,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 import autojit as aj
+from autojit.core.absent_class import WithoutInstances
 from autojit.core.device import is_available
 from autojit.core.user_warnings import warn
 from autojit.utils.data.collate import default_collate, default_convert
@@ -29,6 +30,21 @@ __all__ = ["DataLoader", "WorkerInfo", "get_worker_info"]
 _collate_fn_t = Callable[[list[Any]], Any]  # torch's name, which libraries annotate with
 THREADS = "thread"
 """What ``multiprocessing_context`` is given for workers that are threads."""
+
+
+class _BaseDataLoaderIter(WithoutInstances):
+    """What libraries ask an iterator of torch's loader by ``isinstance``; ours are Python's own generators."""
+
+    what = "iterators of torch's"
+    instead = "iter(loader)"
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    pass
+
+
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
+    pass
 
 
 class DataLoader:
@@ -79,7 +95,7 @@ class DataLoader:
         self.multiprocessing_context = _context(multiprocessing_context, num_workers)
         self.dataset = dataset
         self.num_workers = num_workers
-        self.prefetch_factor = 2 if prefetch_factor is None else prefetch_factor
+        self.prefetch_factor = 2 if prefetch_factor is None and num_workers else prefetch_factor
         self.pin_memory = pin_memory
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
@@ -144,7 +160,7 @@ class DataLoader:
         seed = int(aj.randint(1 << 62, (), generator=self.generator, device="cpu").item())
         keys = None if self._is_stream else self._keys()
         plan = Plan(
-            self._fetcher(), keys, self.num_workers, seed, self.prefetch_factor, self.timeout, self.worker_init_fn
+            self._fetcher(), keys, self.num_workers, seed, self.prefetch_factor or 0, self.timeout, self.worker_init_fn
         )
         if self.multiprocessing_context == THREADS:
             return self._watched(thread_batches(plan)) if self._is_stream else thread_batches(plan)
@@ -243,8 +259,10 @@ def _check_workers(count: int, prefetch_factor: int | None, persistent: bool) ->
 
 
 def _context(given: Any, count: int) -> Any:
-    """The context of Python's that is meant, or `THREADS`."""
-    if given is not None and count == 0:
+    """The context of Python's that is meant, or `THREADS`; None without workers."""
+    if given is None and count == 0:
+        return None
+    if count == 0:
         raise ValueError(
             "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
             f"num_workers={count}"
