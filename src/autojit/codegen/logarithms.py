@@ -103,6 +103,13 @@ def guard(emit: InstructionEmitter, x: Scalar, result: Scalar, pole: float) -> S
     return emit.select(emit.le(x, pole), at_pole, passed)
 
 
+def log_normal(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    """The natural logarithm of positive normal x; some number elsewhere."""
+    k, m = split(emit, x)
+    f = emit.sub(m, 1.0)
+    return combine(emit, k, f, log_rest(emit, f), "e")
+
+
 def _log(emit: InstructionEmitter, x: Scalar, base: str) -> Scalar:
     k, m = split_finite(emit, x)
     f = emit.sub(m, 1.0)
