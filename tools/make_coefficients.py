@@ -1,6 +1,6 @@
 """Make the coefficient tables of the vector mathematics: ``python -m tools.make_coefficients``.
 
-Writes ``coefficients.py``, ``bessel_coefficients.py`` and ``quarter_turns.py`` of ``src/autojit/codegen``. Every polynomial is a
+Writes ``coefficients.py``, ``bessel_coefficients.py`` and ``quarter_turns.py`` of ``codegen``. Every polynomial is a
 minimax fit by Remez's exchange algorithm in 50 digits, rounded to the dtype that evaluates it; the error before that
 rounding stands beside each table as a power of two. Needs mpmath. ``--check`` only compares with the files on disk.
 """
@@ -150,13 +150,15 @@ def inverse_error_fits() -> list[Fit]:
     def beyond(v: mp.mpf) -> mp.mpf:
         return of_w(1 / (v + middle) ** 2) * (v + middle)
 
-    half, narrow_half, middle = mp.mpf("3.125"), mp.mpf("2.5"), mp.mpf("0.1")
+    half, middle = mp.mpf("3.125"), mp.mpf("0.1")
     low, high, narrow_low = mp.mpf("2.5"), mp.mpf("6.1"), mp.sqrt(5)
     return [
         Fit("ERFINV_CENTRE", "f64", lambda p: of_w(p + half), -half, half, 25, _one, paired=True),
-        Fit("ERFINV_CENTRE", "f32", lambda p: of_w(p + narrow_half), -narrow_half, narrow_half, 10, _one),
+        Fit("ERFINV_CENTRE", "f32", lambda p: of_w(p + 1), mp.mpf(-1), mp.mpf(4), 10, _one, paired=True),
         Fit("ERFINV_FAR", "f64", shifted("4.25"), low - mp.mpf("4.25"), high - mp.mpf("4.25"), 29, _one),
-        Fit("ERFINV_FAR", "f32", shifted("3.125"), narrow_low - mp.mpf("3.125"), mp.mpf("0.875"), 9, _one),
+        Fit(
+            "ERFINV_FAR", "f32", shifted("3.125"), narrow_low - mp.mpf("3.125"), mp.mpf("0.875"), 10, _one, paired=True
+        ),
         Fit("ERFINV_BEYOND", "f64", beyond, 1 / mp.mpf("27.4") - middle, 1 / high - middle, 23, _one),
     ]
 
