@@ -84,7 +84,7 @@ def log_rest(emit: InstructionEmitter, f: Scalar) -> Scalar:
 def combine(emit: InstructionEmitter, k: Scalar, f: Scalar, rest: Scalar, base: str) -> Scalar:
     """k log(2) + (f + rest) log(e) in the base.
 
-    |f log(e)| is at most half of the result unless k is 0, so that its rounding counts half; for k = 0 it is the only one.
+    |f log(e)| is at most half of the result unless k is 0, so that its rounding counts half; then it is the only one.
     """
     high, low = LOG_OF_2[base][k.dtype.short]
     if base == "e":

@@ -131,6 +131,8 @@ class Machine:
     """None: transforms are called back."""
     few_rows: FewRows | None = None
     """None: kernels part rows among threads by themselves."""
+    least_columns: int = 0
+    """So many columns side by side: positions of extremes are two folds (``passes.column_positions``); 0: never."""
     loosens_products: bool = False
     """Whether matrix products with one row, column or step are loops, which fuse with others."""
     least_sparse_bytes: int = 0
