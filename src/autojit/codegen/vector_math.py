@@ -73,7 +73,7 @@ FUNCTIONS: dict[str, Function] = {
     "ndtri": Function(error_functions.ndtri, widened=True),
     "pow": Function(powers.pow, arity=2),
     "hypot": Function(powers.hypot, arity=2),
-    "lgamma": Function(gamma_functions.lgamma, widened=True),
+    "lgamma": Function(gamma_functions.lgamma),
     "digamma": Function(gamma_functions.digamma, widened=True),
     "fmod": Function(division.float_fmod, arity=2),
     "fmod_large": Function(division.float_fmod_large, arity=3),
