@@ -1,6 +1,6 @@
-"""Make the coefficient tables of the vector mathematics: ``python tools/make_coefficients.py``.
+"""Make the coefficient tables of the vector mathematics: ``python -m tools.make_coefficients``.
 
-Writes ``src/autojit/codegen/coefficients.py`` and ``src/autojit/codegen/quarter_turns.py``. Every polynomial is a
+Writes ``coefficients.py``, ``bessel_coefficients.py`` and ``quarter_turns.py`` of ``codegen``. Every polynomial is a
 minimax fit by Remez's exchange algorithm in 50 digits, rounded to the dtype that evaluates it; the error before that
 rounding stands beside each table as a power of two. Needs mpmath. ``--check`` only compares with the files on disk.
 """
@@ -10,122 +10,16 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import mpmath as mp
 import numpy as np
 
-Function = Callable[["mp.mpf"], "mp.mpf"]
+from tools.bessel_fits import bessel_fits
+from tools.minimax import Fit, Function, both, odd_tail, remez, series
+
 CODEGEN = Path(__file__).resolve().parent.parent / "src" / "autojit" / "codegen"
 LINE_LENGTH = 120
-EXCHANGES = 12
-LEAST_WEIGHT = mp.mpf("1e-7")  # keeps the linear system regular where the error weight has a zero
-
-
-class Fit(NamedTuple):
-    """A polynomial of ``degree`` near ``function`` on [low, high], least greatest |error * weight|."""
-
-    table: str
-    dtype: str
-    function: Function
-    low: mp.mpf
-    high: mp.mpf
-    degree: int
-    weight: Function
-    paired: bool = False  # the constant term's rounding error is kept too, as the one entry of ``<dtype>_low``
-
-
-def remez(fit: Fit) -> tuple[list[mp.mpf], mp.mpf]:
-    """Coefficients, constant term first, and the greatest weighted error on a fine grid."""
-    count = fit.degree + 2
-    points = _chebyshev_points(fit, count - 1)
-    grid = _chebyshev_points(fit, 16 * count)
-    values = [fit.function(x) for x in grid]
-    weights = [_weight(fit, x) for x in grid]
-    best: tuple[list[mp.mpf], mp.mpf] | None = None
-    for _ in range(EXCHANGES):
-        coefficients = _level(fit, points)
-        errors = [(_horner(coefficients, x) - y) * w for x, y, w in zip(grid, values, weights, strict=True)]
-        greatest = max(abs(e) for e in errors)
-        if best is None or greatest < best[1]:
-            best = coefficients, greatest
-        extrema = _extrema(errors, count)
-        if len(extrema) < count:
-            break
-        points = [grid[i] for i in extrema]
-    assert best is not None
-    return best
-
-
-def _horner(coefficients: list[mp.mpf], x: mp.mpf) -> mp.mpf:
-    value = mp.mpf(0)
-    for coefficient in reversed(coefficients):
-        value = value * x + coefficient
-    return value
-
-
-def _weight(fit: Fit, x: mp.mpf) -> mp.mpf:
-    return max(abs(mp.mpf(fit.weight(x))), LEAST_WEIGHT)
-
-
-def _chebyshev_points(fit: Fit, intervals: int) -> list[mp.mpf]:
-    middle, half = (fit.low + fit.high) / 2, (fit.high - fit.low) / 2
-    return [middle - half * mp.cos(mp.pi * i / intervals) for i in range(intervals + 1)]
-
-
-def _level(fit: Fit, points: list[mp.mpf]) -> list[mp.mpf]:
-    """The polynomial whose weighted errors at the points are equal and alternate in sign."""
-    size = len(points)
-    matrix, right = mp.matrix(size, size), mp.matrix(size, 1)
-    for i, x in enumerate(points):
-        for k in range(size - 1):
-            matrix[i, k] = x**k
-        matrix[i, size - 1] = (-1) ** i / _weight(fit, x)
-        right[i] = fit.function(x)
-    solution = mp.lu_solve(matrix, right)
-    return [solution[k] for k in range(size - 1)]
-
-
-def _extrema(errors: list[mp.mpf], count: int) -> list[int]:
-    """Indices of the greatest error of each run of one sign, the weaker end runs dropped."""
-    found: list[int] = []
-    for i, error in enumerate(errors):
-        if found and mp.sign(errors[found[-1]]) == mp.sign(error):
-            if abs(error) > abs(errors[found[-1]]):
-                found[-1] = i
-        else:
-            found.append(i)
-    while len(found) > count:
-        found.pop(0 if abs(errors[found[0]]) < abs(errors[found[-1]]) else -1)
-    return found
-
-
-def series(function: Function, at_zero: Function, radius: str = "1e-12") -> Function:
-    """``function``, replaced by its series ``at_zero`` where 50 digits would cancel away."""
-    limit = mp.mpf(radius)
-    return lambda x: at_zero(x) if abs(x) < limit else function(x)
-
-
-def odd_tail(function: Function, third: mp.mpf, fifth: mp.mpf) -> Function:
-    """(f(s)/s - 1)/s^2 as a function of s^2, for odd f with f'(0) = 1."""
-
-    def tail(square: mp.mpf) -> mp.mpf:
-        s = mp.sqrt(square)
-        return (function(s) / s - 1) / square
-
-    return series(tail, lambda square: third + fifth * square)
-
-
-def both(
-    table: str, function: Function, low: object, high: object, degrees: tuple[int, int], weight: Function
-) -> list[Fit]:
-    """The same fit for float32 and float64."""
-    return [
-        Fit(table, short, function, mp.mpf(low), mp.mpf(high), degree, weight)
-        for short, degree in zip(("f32", "f64"), degrees, strict=True)
-    ]
 
 
 def exponential_fits() -> list[Fit]:
@@ -226,7 +120,15 @@ def erfc_fits() -> list[Fit]:
         slope = (2 - 2 / mp.sqrt(mp.pi)) * centre[short] / 2
         return lambda v: function(v) if v > -1 else slope
 
+    def whole(t: mp.mpf) -> mp.mpf:
+        if t > mp.mpf("0.9999999"):
+            return 2 / mp.sqrt(mp.pi) * (1 + (1 - t) / (4 * mp.mpf("3.75")))  # 1 + 1/2a
+        a = mp.mpf("3.75") * (1 + t) / (1 - t)
+        return (1 + 2 * a) * mp.exp(a * a) * mp.erfc(a)
+
     return [
+        Fit("ERFCX_WHOLE", "f64", whole, mp.mpf(-1), mp.mpf(1), 26, _one),
+    ] + [
         Fit("ERFCX", short, scaled(short), mp.mpf(-1), (last[short] - k) / (last[short] + k), degree, lambda v: 1 + v)
         for short, k, degree in (("f32", centre["f32"], 10), ("f64", centre["f64"], 23))
     ]
@@ -245,15 +147,24 @@ def inverse_error_fits() -> list[Fit]:
     def shifted(centre: str) -> Function:
         return lambda p: of_w((p + mp.mpf(centre)) ** 2)
 
-    ranges = (("ERFINV_MIDDLE", "3.25", "2.5", "4.0"), ("ERFINV_TAIL", "5.0", "4.0", "6.1"))
-    half = mp.mpf("3.125")
+    def beyond(v: mp.mpf) -> mp.mpf:
+        return of_w(1 / (v + middle) ** 2) * (v + middle)
+
+    half, middle = mp.mpf("3.125"), mp.mpf("0.1")
+    low, high, narrow_low = mp.mpf("2.5"), mp.mpf("6.1"), mp.sqrt(5)
     return [
-        Fit("ERFINV_CENTRE", "f64", lambda p: of_w(p + half), -half, half, 25, lambda p: 1, paired=True),
-        *[
-            Fit(name, "f64", shifted(c), mp.mpf(a) - mp.mpf(c), mp.mpf(b) - mp.mpf(c), 21, lambda p: 1)
-            for name, c, a, b in ranges
-        ],
+        Fit("ERFINV_CENTRE", "f64", lambda p: of_w(p + half), -half, half, 25, _one, paired=True),
+        Fit("ERFINV_CENTRE", "f32", lambda p: of_w(p + 1), mp.mpf(-1), mp.mpf(4), 10, _one, paired=True),
+        Fit("ERFINV_FAR", "f64", shifted("4.25"), low - mp.mpf("4.25"), high - mp.mpf("4.25"), 29, _one),
+        Fit(
+            "ERFINV_FAR", "f32", shifted("3.125"), narrow_low - mp.mpf("3.125"), mp.mpf("0.875"), 10, _one, paired=True
+        ),
+        Fit("ERFINV_BEYOND", "f64", beyond, 1 / mp.mpf("27.4") - middle, 1 / high - middle, 23, _one),
     ]
+
+
+def _one(x: mp.mpf) -> mp.mpf:
+    return mp.mpf(1)
 
 
 def _erfinv(x: mp.mpf, w: mp.mpf) -> mp.mpf:
@@ -315,6 +226,11 @@ def gamma_fits() -> list[Fit]:
             lambda v: 1,
             paired=True,
         ),
+        Fit(
+            "LGAMMA_MIDDLE", "f40", of_argument(lgamma_middle, c), position("0.75", c), position("2.4001", c), 12, _one
+        ),
+        Fit("LGAMMA_ASYMPTOTIC", "f40", lgamma_series, mp.mpf(0), last, 2, lambda z: mp.sqrt(z) + mp.mpf("1e-3")),
+        Fit("SINC_TAIL", "f40", sinc_tail, mp.mpf(0), mp.mpf("0.25"), 5, lambda z: z),
         Fit("LGAMMA_ASYMPTOTIC", "f64", lgamma_series, mp.mpf(0), last, 6, lambda z: mp.sqrt(z) + mp.mpf("1e-3")),
         Fit(
             "DIGAMMA_MIDDLE",
@@ -343,7 +259,14 @@ def digamma_root() -> mp.mpf:
 
 
 def all_fits() -> list[Fit]:
-    groups = (exponential_fits, logarithm_fits, trigonometric_fits, error_function_fits, inverse_error_fits, gamma_fits)
+    groups = (
+        exponential_fits,
+        logarithm_fits,
+        trigonometric_fits,
+        error_function_fits,
+        inverse_error_fits,
+        gamma_fits,
+    )
     return [fit for group in groups for fit in group()]
 
 
@@ -353,11 +276,12 @@ def rounded(value: mp.mpf, dtype: str) -> float:
     return float(np.float32(nearest)) if dtype == "f32" else nearest
 
 
-def coefficients_source() -> str:
+def coefficients_source(subject: str, fits: list[Fit], constants: list[str]) -> str:
+    """A module of tables: of fits, and of constants that are lines already."""
     lines = [
-        '"""Minimax polynomials of the vector mathematics; ``X[dtype.short][k]`` belongs to the k-th power.',
+        f'"""Minimax polynomials of the {subject}; ``X[dtype.short][k]`` belongs to the k-th power.',
         "",
-        "Written by ``python tools/make_coefficients.py``; do not edit. The script says what each table approximates.",
+        "Written by ``python -m tools.make_coefficients``; do not edit. The script says what each table approximates.",
         '"""',
         "",
         "from __future__ import annotations",
@@ -365,11 +289,11 @@ def coefficients_source() -> str:
         "# fmt: off",
     ]
     tables: dict[str, list[Fit]] = {}
-    for fit in all_fits():
+    for fit in fits:
         tables.setdefault(fit.table, []).append(fit)
-    for table, fits in tables.items():
+    for table, of_table in tables.items():
         lines += ["", f"{table}: dict[str, tuple[float, ...]] = {{"]
-        for fit in fits:
+        for fit in of_table:
             coefficients, error = remez(fit)
             lines += [f'    "{fit.dtype}": (  # error 2^{mp.nstr(mp.log(error, 2), 3)}']
             lines += _wrapped([repr(rounded(c, fit.dtype)) for c in coefficients], "        ")
@@ -377,7 +301,7 @@ def coefficients_source() -> str:
             if fit.paired:
                 lines += [f'    "{fit.dtype}_low": ({split_constant(coefficients[0], 2, fit.dtype, None)[1]!r},),']
         lines += ["}"]
-    return "\n".join([*lines, *constants_source()]) + "\n"
+    return "\n".join([*lines, *constants]) + "\n"
 
 
 def constants_source() -> list[str]:
@@ -448,7 +372,7 @@ def quarter_turns_source() -> str:
     lines = [
         '"""2/pi modulo 4 at many scales, for the reduction of large arguments in `trigonometry`.',
         "",
-        "Written by ``python tools/make_coefficients.py``; do not edit. Row j, in four parts, serves the float64",
+        "Written by ``python -m tools.make_coefficients``; do not edit. Row j, in four parts, serves the float64",
         "exponents from FIRST_FIELD - 1023 + (j << STEP_BITS); row 0 serves all below too. From row 1 on x is so",
         "large that x * 2^-(j << STEP_BITS) is an integer, hence multiples of 4 may be dropped.",
         '"""',
@@ -472,7 +396,12 @@ def main() -> int:
     check = parser.parse_args().check
     mp.mp.dps = 50
     stale = 0
-    for name, text in (("coefficients.py", coefficients_source()), ("quarter_turns.py", quarter_turns_source())):
+    texts = {
+        "coefficients.py": coefficients_source("vector mathematics", all_fits(), constants_source()),
+        "bessel_coefficients.py": coefficients_source("Bessel functions", bessel_fits(), []),
+        "quarter_turns.py": quarter_turns_source(),
+    }
+    for name, text in texts.items():
         path = CODEGEN / name
         if check:
             stale += path.read_text() != text

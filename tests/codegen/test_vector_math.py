@@ -14,6 +14,7 @@ import scipy.special
 
 from autojit.codegen import coefficients, quarter_turns
 from autojit.codegen.emitter import Scalar, ScalarEmitter
+from autojit.codegen.float_format import rough_inverse
 from autojit.codegen.scalar import literal
 from autojit.codegen.target import HostTarget, host_target
 from autojit.compiler import compile
@@ -161,6 +162,26 @@ def test_loops_vectorise_without_calls(vector_bytes: int) -> None:
             assert ("zmm" if vector_bytes == 64 else "ymm") in body, f"{name} {dtype} is scalar"
             calls = len(re.findall(r"\bcallq?\b", body))
             assert calls == 0 or name in RARE, f"{name} {dtype} makes {calls} calls"
+
+
+@pytest.mark.parametrize("name", ["erfcx", "ndtri", "bessel_i0e", "bessel_k1"])
+def test_special_functions_vectorise_without_calls(name: str) -> None:
+    host = host_target()
+    if not host.triple.startswith("x86_64") or host.vector_bytes < 32:
+        pytest.skip("needs the vector instructions")
+    target = host.using_all_of(32)
+    body = _kernel_assembly(Kernel(lambda emit, x: emit.call(name, x), [float32], float32, target))
+    assert "ymm" in body
+    assert not re.search(r"\bcallq?\b", body)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_a_rough_inverse_is_an_eighth_too_great_at_most(dtype: DType, rng: np.random.Generator) -> None:
+    kernel = Kernel(lambda emit, x: rough_inverse(emit, x), [dtype], dtype)
+    x = np.concatenate([np.exp2(rng.uniform(-100, 100, 500)), np.exp2(np.arange(-100, 100))]).astype(dtype.numpy)
+    product = kernel(x) * x
+    assert 1 <= product.min() <= product.max() <= 1.125
+    assert np.isfinite(kernel(np.zeros(1, dtype.numpy)))[0]
 
 
 def _kernel(name: str, dtype: DType, arity: int, target: HostTarget) -> Kernel:

@@ -91,7 +91,9 @@ def roundings(dtype: Any, count: float, least: float = 0.0) -> Callable[[NDArray
 ELEMENTWISE = {
     "sigmoid": 1, "rsqrt": 1, "logaddexp": 2, "hypot": 2, "copysign": 2, "sign": 1, "relu": 1, "erf": 1, "erfc": 1,
     "erfinv": 1, "lgamma": 1, "digamma": 1, "floor_divide": 2, "trunc_divide": 2, "remainder": 2, "fmod": 2,
+    "erfcx": 1, "ndtri": 1, "nextafter": 2,
 }  # fmt: skip
+LOOSER = {"erfcx": 16, "ndtri": 16}  # units in the last place, most of them the reference's
 
 
 NEAR_ZEROS = {"logaddexp": 1.0, "lgamma": 4.0, "digamma": 4.0}  # differences of numbers so large: absolute there
@@ -104,7 +106,7 @@ POSITIVE = (
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_functions_differ_by_the_promised_roundings(name: str, dtype: Any) -> None:
-    op, bound = make(name), roundings(dtype, 4, NEAR_ZEROS.get(name, 0.0))
+    op, bound = make(name), roundings(dtype, LOOSER.get(name, 4), NEAR_ZEROS.get(name, 0.0))
     change = np.abs if name in POSITIVE else np.asarray
     for n in SIZES:
         operands = [layouts(change(draw(n, dtype, k))) for k in range(ELEMENTWISE[name])]
@@ -150,6 +152,8 @@ def test_choices_powers_and_polygammas(dtype: Any) -> None:
             assert_near(make("pow_number", exponent), [x], roundings(dtype, 4 + abs(exponent)))
     x = np.abs(draw(BASE, dtype, 2, special=False)) + dtype(0.5)
     assert_near(make("polygamma", 1), [x], roundings(dtype, 8))
+    for kind in ("j0", "j1", "y0", "y1", "i0", "i1", "k0", "k1", "i0e", "i1e", "k0e", "k1e"):
+        assert_near(make("bessel", kind), [x], roundings(dtype, 32, 1.0 if kind[0] in "jy" else 0.0))
 
 
 def _rows(n: int) -> tuple[int, int]:
@@ -289,7 +293,16 @@ def test_fourier_transforms_differ_by_the_roundings_of_their_steps(dtype: Any) -
 
 def test_every_entry_of_the_table_is_held_to_its_op() -> None:
     judged = {*ELEMENTWISE, "where", "pow_number", "polygamma", "sum", "mean", "softmax", "log_softmax", "cumulative"}
-    judged |= {"linear_recurrence", "cumulative_extreme", "sort", "flip", "random_bits", "scatter", "index_update"}
+    judged |= {
+        "bessel",
+        "linear_recurrence",
+        "cumulative_extreme",
+        "sort",
+        "flip",
+        "random_bits",
+        "scatter",
+        "index_update",
+    }
     judged |= {"index_put", "convolution", "convolution_input", "convolution_weight", "fft", "rfft", "irfft"}
     composites = {"fused", "fused_arrays"}  # in test_fused_arrays.py and test_kernels.py
     assert judged | composites | set(NARROW) == set(TABLE)  # bfloat16 alone: its bits are in test_fast_paths.py

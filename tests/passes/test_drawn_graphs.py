@@ -11,8 +11,10 @@ from tests.passes.costs import MANY, measured, recorded, stages
 from tests.passes.drawn_graphs import KINDS, arrays_for, drawn
 
 ULPS = 256.0  # of the largest magnitude: sums over steps and products in another order, in up to two derivatives
-NOT_DRAWN = {"drawn", "take_given_sizes", "split_folds", "settle_devices", "end_unawaited", "update_rows"}
-"""No pass; sizes that depend on data; what the CPU does not need; one device is drawn; one rank; no table of a MiB."""
+NOT_DRAWN = {"drawn", "take_given_sizes", "split_folds", "find_column_positions", "settle_devices"}
+NOT_DRAWN |= {"end_unawaited", "update_rows"}
+"""No pass; sizes that depend on data; what the CPU does not need; one device is drawn; one rank; no table of a MiB; no
+positions of extremes along columns."""
 
 
 @pytest.mark.parametrize("kind", KINDS)

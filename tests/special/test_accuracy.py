@@ -45,10 +45,18 @@ def entropy(x: Any) -> Any:
     return -x * mp.log(x) if x > 0 else (mp.mpf(0) if x == 0 else -mp.inf)
 
 
+def quantile(p: Any) -> Any:
+    if p in (0, 1):
+        return mp.inf if p else -mp.inf
+    start = mp.mpf(float(aj.special.ndtri(aj.tensor(float(p), dtype=aj.float64)).item()))
+    below = mp.ncdf if p < 0.5 else lambda x: 1 - mp.ncdf(-x)
+    return mp.findroot(lambda x: mp.log(below(x) / p), (start, start * (1 + mp.mpf("1e-9")) + mp.mpf("1e-18")))
+
+
 CASES: dict[str, Case] = {
     "erf": Case(S.erf, mp.erf, 2, (0.0, 0.84375, 1.25, 6.0)),
     "erfc": Case(S.erfc, mp.erfc, 4, (-6.0, -1.25, 0.0, 0.25, 0.84375, 1.25, 26.0), high=26.5),
-    "erfinv": Case(S.erfinv, lambda p: mp.erfinv(p), 4, (0.0, 0.5, 0.85), -1.0, 1.0),
+    "erfinv": Case(S.erfinv, lambda p: mp.erfinv(p), 4, (0.0, 0.5, 0.85, 0.99662, 0.99904), -1.0, 1.0),
     "erfcx": Case(S.erfcx, lambda x: mp.exp(x * x) * mp.erfc(x), 12, (-1.0, 0.0, 3.75, 26.0), -26.6, 1e3),
     "ndtr": Case(S.ndtr, mp.ncdf, 6, (-37.0, -8.0, -1.0, 0.0, 1.0, 8.0), -37.5),
     "lgamma": Case(aj.lgamma, lambda x: mp.loggamma(x).real, 6, (0.5, 1.0, 1.5, 2.0, 2.5, 3.5, 8.0), 1e-300, 1e300),
@@ -58,9 +66,10 @@ CASES: dict[str, Case] = {
         S.spherical_bessel_j0, lambda x: mp.sin(x) / x if x else mp.mpf(1), 6, (0.0, 0.5, math.pi, 1e5)
     ),
     "entr": Case(S.entr, entropy, 4, (1.0,), 0.0),
-    "i0": Case(S.i0, lambda x: mp.besseli(0, x), 24, (0.0, 1.0, 4.0, 12.0, 30.0), -700.0, 700.0),
-    "i0e": Case(S.i0e, lambda x: mp.besseli(0, x) * mp.exp(-abs(x)), 12, (0.0, 1.0, 4.0, 12.0, 30.0), -1e5, 1e5),
-    "i1e": Case(S.i1e, lambda x: mp.besseli(1, x) * mp.exp(-abs(x)), 12, (0.0, 1.0, 4.0, 12.0, 30.0), -1e5, 1e5),
+    "ndtri": Case(S.ndtri, quantile, 8, (0.0, 1e-17, 0.000483, 0.075, 0.5, 0.9995), 1e-305, 1.0),
+    "i0": Case(S.i0, lambda x: mp.besseli(0, x), 24, (0.0, 1.0, 4.0, 8.0, 12.0, 30.0), -700.0, 700.0),
+    "i0e": Case(S.i0e, lambda x: mp.besseli(0, x) * mp.exp(-abs(x)), 12, (0.0, 1.0, 4.0, 8.0, 12.0, 30.0), -1e5, 1e5),
+    "i1e": Case(S.i1e, lambda x: mp.besseli(1, x) * mp.exp(-abs(x)), 12, (0.0, 1.0, 4.0, 8.0, 12.0, 30.0), -1e5, 1e5),
     "logit": Case(aj.logit, lambda p: mp.log(p / (1 - p)), 8, (0.25, 0.75), 1e-300, 0.9),
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from autojit.codegen import division, gamma_functions, philox, rare_calls, vector_math
+from autojit.codegen import division, gamma_functions, neighbours, philox, rare_calls, vector_math
 from autojit.codegen.instructions import InstructionEmitter, Value
 from autojit.codegen.scalar import Scalar, is_half, literal, register_type
 from autojit.core.dtypes import DType, float32, float64, int64, uint64
@@ -157,9 +157,19 @@ class ScalarEmitter(InstructionEmitter):
     sigmoid = _function("sigmoid")
     erf = _function("erf")
     erfc = _function("erfc")
+    erfcx = _function("erfcx")
     erfinv = _function("erfinv")
+    ndtri = _function("ndtri")
     lgamma = _function("lgamma")
     digamma = _function("digamma")
+
+    def nextafter(self, a: Value, b: Value) -> Scalar:
+        """The number beside a in the direction of b."""
+        return neighbours.nextafter(self, *self._pair(a, b))
+
+    def bessel(self, kind: str, x: Scalar) -> Scalar:
+        """A Bessel function, in float64: see `bessel_functions`."""
+        return self.call(f"bessel_{kind}", x)
 
     def polygamma(self, n: int, x: Scalar) -> Scalar:
         """The ``n``-th derivative of digamma, n at least 1, in float64."""

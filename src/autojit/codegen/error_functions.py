@@ -1,4 +1,4 @@
-"""erf, erfc, erfinv.
+"""erf, erfc, erfcx, erfinv, ndtri.
 
 erfc(a) for a >= 0 is exp(-a^2) * H(v) / (1 + 2a) on the whole half line. H = (1 + 2a) erfcx(a) = 1 + (v + 1) G(v) is
 between 1 and 1.3, so rounding errors of G and of v = (a - K)/(a + K) hardly matter, while the 1, exp(-a^2) and
@@ -8,12 +8,29 @@ denormals. The form of H follows Shepherd and Laframboise, Math. Comp. 36 (1981)
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, nan, sqrt
 
-from autojit.codegen.coefficients import ERF_FAR, ERF_NEAR, ERFCX, ERFINV_CENTRE, ERFINV_MIDDLE, ERFINV_TAIL, EXP_TAIL
+from autojit.codegen.coefficients import (
+    ERF_FAR,
+    ERF_NEAR,
+    ERFCX,
+    ERFCX_WHOLE,
+    ERFINV_BEYOND,
+    ERFINV_CENTRE,
+    ERFINV_FAR,
+    EXP_TAIL,
+)
 from autojit.codegen.exponentials import reduce_sum_by_ln2, scale
-from autojit.codegen.float_format import polynomial, polynomial_in_pairs, polynomial_pair, quick_two_sum, two_product
+from autojit.codegen.float_format import (
+    Pair,
+    polynomial,
+    polynomial_in_pairs,
+    polynomial_pair,
+    quick_two_sum,
+    two_product,
+)
 from autojit.codegen.instructions import InstructionEmitter
+from autojit.codegen.logarithms import log_normal
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import float32
 
@@ -22,8 +39,13 @@ VANISHED = {"f32": 10.0547, "f64": 27.2265}  # erfc beyond rounds to zero: it is
 ERF_ONE = {"f32": 3.93, "f64": 6.0}  # erf beyond rounds to one
 ERF_SPLIT = {"f32": 0.96, "f64": 1.0}
 ERF_CENTRE = 3.0  # K of erf
-ERFINV_SPLIT = (6.25, 16.0)  # of w, between centre, middle and tail
-ERFINV_SHIFT = (3.25, 5.0)  # centres of the ranges of sqrt(w)
+ERFCX_CENTRE = 3.75  # K of erfcx
+ERFCX_INFINITE = 26.63  # from 26.6287 left of zero on, erfcx is
+ERFINV_SPLIT = {"f32": 5.0, "f64": 6.25}  # of w, between the polynomials in w and in its root
+ERFINV_CENTRE_SHIFT = 1.0  # of w, in float32
+ERFINV_SHIFT = {"f32": 3.125, "f64": 4.25}  # centre of the root's range
+BEYOND_SHIFT = 0.1  # centre of the range of its inverse, in the far tails of ndtri
+ERFINV_LAST = 6.1  # end of the root's range: erfinv needs no more, ndtri does
 
 
 def _erfc_positive(emit: InstructionEmitter, a: Scalar) -> Scalar:
@@ -84,29 +106,87 @@ def _erfcx_beyond_split(emit: InstructionEmitter, a: Scalar) -> Scalar:
     return polynomial_in_pairs(emit, v, ERF_FAR["f64"])
 
 
+def erfcx(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    """exp(x^2) erfc(x), in float64: (1 + 2a) erfcx(a) is a polynomial in (a - K)/(a + K) for all a = |x|."""
+    a = emit.abs(x)
+    limited = emit.minimum(a, 2.0**100)  # beyond, the position is 1
+    position = emit.div(emit.sub(limited, ERFCX_CENTRE), emit.add(limited, ERFCX_CENTRE))
+    value = emit.div(polynomial_in_pairs(emit, position, ERFCX_WHOLE["f64"]), emit.multiply_add(a, 2.0, 1.0))
+    moderate = emit.minimum(a, ERFCX_INFINITE)
+    square, square_low = two_product(emit, moderate, moderate)
+    grown = emit.call("exp", square)
+    grown = emit.multiply_add(grown, square_low, grown)
+    grown = emit.select(emit.lt(a, ERFCX_INFINITE), grown, emit.constant(inf, a.dtype))
+    mirrored = emit.sub(emit.add(grown, grown), value)
+    found = emit.select(emit.lt(x, 0.0), mirrored, value)
+    return emit.select(emit.isnan(x), x, found)
+
+
 def erfinv(emit: InstructionEmitter, x: Scalar) -> Scalar:
     """x P(w) with w = -log(1 - x^2), in the tails x P(sqrt(w)); NaN outside [-1, 1].
 
     Source of the form: Giles, GPU Computing Gems, Jade edition, 2011.
     """
-    w = emit.neg(emit.call("log", emit.mul(emit.sub(1.0, x), emit.add(x, 1.0))))
-    centre, centre_low = polynomial_pair(emit, emit.sub(w, ERFINV_SPLIT[0] / 2), ERFINV_CENTRE, "f64")
-    near = emit.multiply_add(x, centre, emit.mul(x, centre_low))
-    root = emit.sqrt(w)
-    outer = emit.gt(w, ERFINV_SPLIT[1])
-    middle, tail = ERFINV_MIDDLE["f64"], ERFINV_TAIL["f64"]
-    shift = emit.select(outer, emit.constant(ERFINV_SHIFT[1], x.dtype), emit.constant(ERFINV_SHIFT[0], x.dtype))
-    position = emit.sub(root, shift)
-    coefficients = [
-        emit.select(outer, emit.constant(in_tail, x.dtype), emit.constant(in_middle, x.dtype))
-        for in_middle, in_tail in zip(middle, tail, strict=True)
-    ]
-    far = coefficients[-1]
-    for coefficient in reversed(coefficients[1:-1]):
-        far = emit.multiply_add(position, far, coefficient)
-    # The slope of erfinv over the root is nearly one, so what the root lost is added as it is.
-    root_error = emit.div(emit.fma(emit.neg(root), root, w), emit.maximum(emit.add(root, root), 1.0))
-    far = emit.add(emit.multiply_add(position, far, root_error), coefficients[0])
-    result = emit.select(emit.lt(w, ERFINV_SPLIT[0]), near, emit.mul(x, far))
+    a = emit.abs(x)
+    w, w_low = (emit.neg(part) for part in log_normal(emit, emit.fma(emit.neg(a), a, 1.0)))
+    near, far = _erfinv_narrow(emit, x, w, w_low) if x.dtype is float32 else _erfinv_wide(emit, x, w)
+    result = emit.select(emit.lt(w, ERFINV_SPLIT[x.dtype.short]), near, far)
     infinite = emit.copysign(emit.constant(inf, x.dtype), x)
-    return emit.select(emit.eq(emit.abs(x), 1.0), infinite, result)
+    outside = emit.select(emit.eq(a, 1.0), infinite, emit.constant(nan, x.dtype))
+    return emit.select(emit.lt(a, 1.0), result, outside)
+
+
+def _erfinv_narrow(emit: InstructionEmitter, x: Scalar, w: Scalar, w_low: Scalar) -> Pair:
+    """The slope over w is between 0.26 and 0.13: what w lost counts with the middle of either range."""
+    near = _times_polynomial(emit, x, emit.sub(w, ERFINV_CENTRE_SHIFT), ERFINV_CENTRE, emit.mul(w_low, 0.24))
+    position = emit.sub(emit.sqrt(w), ERFINV_SHIFT["f32"])
+    return near, _times_polynomial(emit, x, position, ERFINV_FAR, emit.mul(w_low, 0.17))
+
+
+def _times_polynomial(
+    emit: InstructionEmitter, x: Scalar, position: Scalar, table: dict[str, tuple[float, ...]], lost: Scalar
+) -> Scalar:
+    """x times a float32 polynomial and what its position lost; the constant term is multiplied last."""
+    constant, *others = table["f32"]
+    lost = emit.add(lost, table["f32_low"][0])
+    rest = emit.multiply_add(position, polynomial_in_pairs(emit, position, tuple(others)), lost)
+    return emit.multiply_add(x, constant, emit.mul(x, rest))
+
+
+def _erfinv_wide(emit: InstructionEmitter, x: Scalar, w: Scalar) -> Pair:
+    """The constant terms come last, in two parts near zero; far out with what the root lost."""
+    centre, centre_low = polynomial_pair(emit, emit.sub(w, ERFINV_SPLIT["f64"] / 2), ERFINV_CENTRE, "f64")
+    near = emit.multiply_add(x, centre, emit.mul(x, centre_low))
+    return near, emit.mul(x, _erfinv_far(emit, w, emit.sqrt(w)))
+
+
+def _erfinv_far(emit: InstructionEmitter, w: Scalar, root: Scalar) -> Scalar:
+    """erfinv(x)/x in float64 for ERFINV_SPLIT <= w <= ERFINV_LAST^2."""
+    position = emit.sub(root, ERFINV_SHIFT["f64"])
+    constant, *others = ERFINV_FAR["f64"]
+    # The slope over the root is nearly one, so what the root lost is added as it is. Half its inverse, to 10 percent:
+    inverse = emit.multiply_add(root, -0.0296, 0.2549)
+    lost = emit.mul(emit.fma(emit.neg(root), root, w), inverse)
+    rest = polynomial_in_pairs(emit, position, tuple(others))
+    return emit.add(emit.multiply_add(position, rest, lost), constant)
+
+
+def ndtri(emit: InstructionEmitter, p: Scalar) -> Scalar:
+    """The quantile of the normal distribution, in float64: sqrt(2) erfinv(x) with x = 2p - 1, so w = -log(4 p (1 - p)).
+
+    Tails of probability far below an ulp of 1 take a third polynomial, in 1/sqrt(w).
+    """
+    w = emit.neg(emit.call("log", emit.mul(emit.mul(p, 4.0), emit.sub(1.0, p))))
+    x = emit.sub(emit.add(p, p), 1.0)
+    root = emit.sqrt(emit.maximum(w, ERFINV_SPLIT["f64"]))
+    centre, centre_low = polynomial_pair(emit, emit.sub(w, ERFINV_SPLIT["f64"] / 2), ERFINV_CENTRE, "f64")
+    far = _erfinv_far(emit, w, root)
+    position = emit.sub(emit.div(1.0, root), BEYOND_SHIFT)
+    beyond = emit.mul(root, polynomial_in_pairs(emit, position, ERFINV_BEYOND["f64"]))
+    outer = emit.select(emit.gt(root, ERFINV_LAST), beyond, far)
+    factor = emit.select(emit.lt(w, ERFINV_SPLIT["f64"]), emit.add(centre, centre_low), outer)
+    result = emit.mul(emit.mul(x, sqrt(2.0)), factor)
+    infinite = emit.copysign(emit.constant(inf, p.dtype), x)
+    at_end = emit.logical_or(emit.eq(p, 0.0), emit.eq(p, 1.0))
+    outside = emit.select(at_end, infinite, emit.constant(nan, p.dtype))
+    return emit.select(emit.logical_and(emit.gt(p, 0.0), emit.lt(p, 1.0)), result, outside)

@@ -1,4 +1,4 @@
-"""lgamma, digamma and its derivatives, in float64 (float32 operands are widened).
+"""lgamma, digamma and its derivatives, in float64 (float32 operands are widened, and lgamma of them is shorter).
 
 Both bring their operand t by recurrence to a range around 1.5 that holds the zeros and as much below and above them as
 keeps the recurrence from cancelling; there a polynomial in v = (u - c)/(u + c) times the distance to the zeros gives
@@ -22,10 +22,18 @@ from autojit.codegen.coefficients import (
     LGAMMA_MIDDLE,
     SINC_TAIL,
 )
-from autojit.codegen.float_format import Pair, polynomial, polynomial_pair, quick_two_sum, two_product
+from autojit.codegen.float_format import (
+    Pair,
+    polynomial,
+    polynomial_in_pairs,
+    polynomial_pair,
+    quick_two_sum,
+    two_product,
+)
 from autojit.codegen.instructions import InstructionEmitter
-from autojit.codegen.logarithms import log_pair_of_sum
+from autojit.codegen.logarithms import log_pair_of_sum, log_short
 from autojit.codegen.scalar import Scalar
+from autojit.core.dtypes import float32, float64
 from autojit.ops.special_reference import BERNOULLI, cotangent_slope
 
 ASYMPTOTIC_FROM = 6
@@ -122,14 +130,45 @@ def _reflected_lgamma(emit: InstructionEmitter, a: Scalar, positive: Pair) -> Sc
 
 def lgamma(emit: InstructionEmitter, x: Scalar) -> Scalar:
     """log|gamma(x)|; infinite at the poles 0, -1, -2, ... and at both infinities."""
+    if x.dtype is float32:
+        return emit.cast(_short_lgamma(emit, emit.cast(x, float64)), float32)
     a = emit.abs(x)
     pair = _positive_lgamma(emit, a)
     positive = emit.add(*pair)
     reflected = emit.select(emit.lt(a, TINY), positive, _reflected_lgamma(emit, a, pair))  # log(1/a) around zero
-    result = emit.select(emit.lt(x, 0.0), reflected, positive)
+    return _with_poles(emit, x, emit.select(emit.lt(x, 0.0), reflected, positive))
+
+
+def _with_poles(emit: InstructionEmitter, x: Scalar, result: Scalar) -> Scalar:
     pole = emit.logical_and(emit.le(x, 0.0), emit.eq(emit.floor(x), x))
-    infinite = emit.logical_or(pole, emit.gt(a, LGAMMA_LIMIT))
+    infinite = emit.logical_or(pole, emit.gt(emit.abs(x), LGAMMA_LIMIT))
     return emit.select(infinite, emit.constant(inf, x.dtype), result)
+
+
+def _short_lgamma(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    """The same of a float32 operand widened to float64, in about 38 bits: what is rounded early does not count."""
+    t = emit.abs(x)
+    small, great = emit.lt(t, LGAMMA_SMALL), emit.ge(t, float(ASYMPTOTIC_FROM))
+    steps = _steps(emit, t, LGAMMA_TOP)
+    u = emit.sub(t, steps)
+    above_one = emit.select(small, t, emit.sub(u, 1.0))
+    product = emit.one(t)
+    for i in range(_most_steps(LGAMMA_TOP)):
+        factor = emit.select(emit.gt(steps, float(i)), emit.add(u, float(i)), emit.one(t))
+        product = emit.mul(product, factor)
+    log = log_short(emit, emit.select(emit.logical_or(small, great), t, product))
+    v = _quotient(emit, great, t, above_one, LGAMMA_CENTRE)
+    below_two = emit.add(emit.select(small, emit.constant(-1.0, t.dtype), emit.constant(-2.0, t.dtype)), u)
+    shape = polynomial_in_pairs(emit, v, LGAMMA_MIDDLE["f40"])
+    near = emit.fma(emit.mul(above_one, below_two), shape, emit.select(small, emit.neg(log), log))
+    series = emit.mul(v, polynomial(emit, emit.mul(v, v), LGAMMA_ASYMPTOTIC["f40"]))
+    far = emit.fma(emit.sub(t, 0.5), emit.sub(log, 1.0), emit.add(series, HALF_LOG_2_PI - 0.5))
+    positive = emit.select(great, far, near)
+    r = emit.abs(_distance_to_integer(emit, t))
+    square = emit.mul(r, r)
+    sinc = emit.fma(square, polynomial(emit, square, SINC_TAIL["f40"]), 1.0)
+    reflected = emit.neg(emit.add(log_short(emit, emit.mul(emit.mul(t, r), sinc)), positive))
+    return _with_poles(emit, x, emit.select(emit.lt(x, 0.0), reflected, positive))
 
 
 def digamma(emit: InstructionEmitter, x: Scalar) -> Scalar:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf, log, nan
 
-from autojit.codegen.float_format import quick_two_sum, two_product, two_sum
+from autojit.codegen.float_format import quick_two_sum, rough_inverse, two_product, two_sum
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.logarithms import log_of_sum, log_short
 from autojit.codegen.scalar import Scalar
@@ -87,7 +87,8 @@ def _wide_atanh(emit: InstructionEmitter, a: Scalar) -> Scalar:
     doubled = emit.add(a, a)
     quotient = emit.div(doubled, below_one)
     residual = emit.fma(emit.neg(quotient), below_one, doubled)
-    quotient_error = emit.div(emit.multiply_add(emit.neg(quotient), below_error, residual), below_one)
+    lost = emit.multiply_add(emit.neg(quotient), below_error, residual)
+    quotient_error = emit.mul(lost, rough_inverse(emit, below_one))
     total, error = two_sum(emit, emit.one(a), quotient)
     high, low = quick_two_sum(emit, total, emit.add(error, quotient_error))
     result = emit.mul(log_of_sum(emit, high, low), 0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, nan
 
 from autojit.codegen.coefficients import ASIN_TAIL, ATAN_TAIL, HALF_PI
-from autojit.codegen.float_format import format_of, polynomial, quick_two_sum
+from autojit.codegen.float_format import format_of, polynomial, quick_two_sum, rough_inverse
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import float32, float64
@@ -19,8 +19,7 @@ def _asin_parts(emit: InstructionEmitter, x: Scalar) -> tuple[Scalar, Scalar, Sc
     outer = emit.gt(a, 0.5)
     square = emit.select(outer, emit.multiply_add(a, -0.5, 0.5), emit.mul(a, a))
     root = emit.sqrt(square)
-    twice = emit.add(root, root)
-    error = emit.div(emit.fma(emit.neg(root), root, square), emit.select(emit.gt(root, 0.0), twice, emit.one(x)))
+    error = emit.mul(emit.mul(emit.fma(emit.neg(root), root, square), 0.5), rough_inverse(emit, root))
     s = emit.select(outer, root, a)
     s_low = emit.select(outer, error, emit.zero(x))
     tail = emit.mul(emit.mul(s, square), polynomial(emit, square, ASIN_TAIL[x.dtype.short]))

@@ -1,6 +1,6 @@
 """2/pi modulo 4 at many scales, for the reduction of large arguments in `trigonometry`.
 
-Written by ``python tools/make_coefficients.py``; do not edit. Row j, in four parts, serves the float64
+Written by ``python -m tools.make_coefficients``; do not edit. Row j, in four parts, serves the float64
 exponents from FIRST_FIELD - 1023 + (j << STEP_BITS); row 0 serves all below too. From row 1 on x is so
 large that x * 2^-(j << STEP_BITS) is an integer, hence multiples of 4 may be dropped.
 """

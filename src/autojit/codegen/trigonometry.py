@@ -46,7 +46,7 @@ def reduce_usual(emit: InstructionEmitter, x: Scalar, with_low: bool = True) -> 
         r = emit.fma(n, -third, emit.fma(n, -second, r))
         return Reduced(quadrant, r, emit.zero(r))
     product, product_error = two_product(emit, n, emit.constant(-second, x.dtype))
-    r, error = two_sum(emit, r, product)
+    r, error = quick_two_sum(emit, r, product)  # exact, as r is a multiple of the lesser product's last place
     return Reduced(quadrant, r, emit.add(error, emit.fma(n, -third, product_error)))
 
 

@@ -7,10 +7,11 @@ before it vectorises, so kernel text stays short and every kernel of a module sh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 from autojit.codegen import (
+    bessel_functions,
     division,
     error_functions,
     exponentials,
@@ -67,14 +68,20 @@ FUNCTIONS: dict[str, Function] = {
     "atan2": Function(inverse_trigonometry.atan2, arity=2),
     "erf": Function(error_functions.erf),
     "erfc": Function(error_functions.erfc),
-    "erfinv": Function(error_functions.erfinv, widened=True),
+    "erfcx": Function(error_functions.erfcx, widened=True),
+    "erfinv": Function(error_functions.erfinv),
+    "ndtri": Function(error_functions.ndtri, widened=True),
     "pow": Function(powers.pow, arity=2),
     "hypot": Function(powers.hypot, arity=2),
-    "lgamma": Function(gamma_functions.lgamma, widened=True),
+    "lgamma": Function(gamma_functions.lgamma),
     "digamma": Function(gamma_functions.digamma, widened=True),
     "fmod": Function(division.float_fmod, arity=2),
     "fmod_large": Function(division.float_fmod_large, arity=3),
     "floor_divide": Function(division.float_floor_divide, arity=2),
+    **{
+        f"bessel_{kind}": Function(partial(bessel_functions.bessel, kind=kind), widened=True)
+        for kind in bessel_functions.KINDS
+    },
 }
 
 TABLES: dict[str, tuple[tuple[float, ...], ...]] = {"quarter_turns": QUARTER_TURNS}

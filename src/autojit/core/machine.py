@@ -131,6 +131,10 @@ class Machine:
     """None: transforms are called back."""
     few_rows: FewRows | None = None
     """None: kernels part rows among threads by themselves."""
+    least_columns: int = 0
+    """So many columns side by side: positions of extremes are two folds (``passes.column_positions``); 0: never."""
+    parts_log_sums: bool = False
+    """Whether running logarithms of sums along lines are vectors of exponentials with a recurrence between them."""
     loosens_products: bool = False
     """Whether matrix products with one row, column or step are loops, which fuse with others."""
     least_sparse_bytes: int = 0

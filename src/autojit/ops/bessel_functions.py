@@ -32,6 +32,8 @@ from autojit.ops.special_reference import piecewise
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ir.emitter import Emitter, S
+
     Doubles = NDArray[np.float64]
 
 __all__ = ["Bessel", "bessel"]
@@ -221,6 +223,9 @@ class Bessel(Special):
         for start in range(0, x.size, _BLOCK):
             line[start : start + _BLOCK] = evaluate(self.kind, flat[start : start + _BLOCK])
         return found
+
+    def lower(self, emit: Emitter[S], x: S) -> S:
+        return emit.bessel(self.kind, x)
 
     def slope(self, x: O, y: O) -> O:
         found: O = _SLOPES[self.kind](x, y)

@@ -70,11 +70,11 @@ class Cumulative(Structured):
         back = LinearRecurrence(self.axis, not self.reverse)
         if self.kind == "prod":
             # x_bar[k] = before[k] * s[k] with s[k] = y_bar[k] + x[k + 1] * s[k + 1]
-            before = _shifted(result, self.axis, self.reverse, 1)
-            ratio = _shifted(x, self.axis, not self.reverse, 1)
+            before = shifted(result, self.axis, self.reverse, 1)
+            ratio = shifted(x, self.axis, not self.reverse, 1)
             return (apply("mul", conjugate(before), bind(back, conjugate(ratio), y_bar)),)
         # x_bar[k] = exp(x[k] - y[k]) * s[k] with s[k] = y_bar[k] + exp(y[k] - y[k + 1]) * s[k + 1]
-        after = _shifted(result, self.axis, not self.reverse, 0)
+        after = shifted(result, self.axis, not self.reverse, 0)
         return (apply("mul", _exp_difference(x, result), bind(back, _exp_difference(result, after), y_bar)),)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
@@ -85,9 +85,9 @@ class Cumulative(Structured):
             return bind(self, x_dot)
         forward = LinearRecurrence(self.axis, self.reverse)
         if self.kind == "prod":
-            before = _shifted(result, self.axis, self.reverse, 1)
+            before = shifted(result, self.axis, self.reverse, 1)
             return bind(forward, x, apply("mul", before, x_dot))
-        before = _shifted(result, self.axis, self.reverse, -float("inf"))
+        before = shifted(result, self.axis, self.reverse, -float("inf"))
         return bind(forward, _exp_difference(before, result), apply("mul", _exp_difference(x, result), x_dot))
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
@@ -141,15 +141,15 @@ class LinearRecurrence(Structured):
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         a = primals[0]
         # t[i] = y_bar[i] + a[i + 1] * t[i + 1];  b_bar = t,  a_bar[i] = t[i] * s[i - 1]
-        ahead = _shifted(a, self.axis, not self.reverse, 0)
+        ahead = shifted(a, self.axis, not self.reverse, 0)
         b_bar = bind(LinearRecurrence(self.axis, not self.reverse), conjugate(ahead), y_bar)
-        return (lambda: apply("mul", b_bar, conjugate(_shifted(result, self.axis, self.reverse, 0))), b_bar)
+        return (lambda: apply("mul", b_bar, conjugate(shifted(result, self.axis, self.reverse, 0))), b_bar)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         a, (a_dot, b_dot) = primals[0], tangents
         if a_dot is None:
             return None if b_dot is None else bind(self, a, b_dot)
-        drive = apply("mul", a_dot, _shifted(result, self.axis, self.reverse, 0))
+        drive = apply("mul", a_dot, shifted(result, self.axis, self.reverse, 0))
         return bind(self, a, drive if b_dot is None else apply("add", drive, b_dot))
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
@@ -214,7 +214,7 @@ def _recur(factors: list[float], terms: list[float]) -> list[float]:
     return found
 
 
-def _shifted(x: O, axis: int, reverse: bool, fill: float) -> O:
+def shifted(x: O, axis: int, reverse: bool, fill: float) -> O:
     """Each element's predecessor in scan order (its successor when ``reverse``); ``fill`` where there is none."""
     extent = x.spec.shape[axis]
     if seems_equal(extent, 0):

@@ -25,6 +25,7 @@ from autojit.ops.graph_op import GraphOp
 from autojit.passes.complex_parts import split_complex
 from autojit.passes.flexible_scores import opened, written_out
 from autojit.passes.fourier import transform_rules
+from autojit.passes.log_sums import log_sums_in_parts
 from autojit.passes.rewrite import Rewriter, Rule
 
 
@@ -74,6 +75,11 @@ def _all_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) ->
     if op.n_outputs == 1:
         return _cast(results, dtype)
     return tuple(_cast(y, dtype) if y.spec.dtype is float32 else y for y in results)
+
+
+def _cumulative(machine: Machine, rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
+    found = log_sums_in_parts(machine, op, *operands)
+    return _all_in_float32(rewriter, op, operands) if found is None else found
 
 
 def _attention(machine: Machine, rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
@@ -132,7 +138,7 @@ PRODUCTS = ("matmul", "convolution", "convolution_input", "convolution_weight")
 RULES: dict[str, Rule] = {
     "view_update": _own_expansion,
     **dict.fromkeys(("sum", "prod", "amax", "amin"), _in_float32),
-    **dict.fromkeys(("cumulative", "cumulative_extreme", "linear_recurrence"), _all_in_float32),
+    **dict.fromkeys(("cumulative_extreme", "linear_recurrence"), _all_in_float32),
     **dict.fromkeys(("all_reduce", "reduce_scatter", "owner"), _combined_wide),
     "own_part": _own_expansion,
     **dict.fromkeys(("scatter", "index_update", "index_put"), _all_in_float32),
@@ -147,7 +153,7 @@ def expand(graph: Graph, machine: Machine) -> Graph:
     rules = RULES | dict.fromkeys(PRODUCTS, partial(_product, machine))
     rules = rules | dict.fromkeys(ATTENTION, partial(_attention, machine))
     rules = rules | dict.fromkeys(FLEXIBLE, partial(_flexible, machine))
-    rules = rules | transform_rules(machine)
+    rules = rules | transform_rules(machine) | {"cumulative": partial(_cumulative, machine)}
     held = {n.op.name for n in graph.nodes if isinstance(n.op, GraphOp) and n.op.opened_by == "expand"} - {
         *ATTENTION,
         *FLEXIBLE,

@@ -15,6 +15,7 @@ from autojit.ir.verifier import verify
 from autojit.passes.accumulate import accumulate_products
 from autojit.passes.begun_collectives import end_unawaited
 from autojit.passes.body_devices import settle_devices
+from autojit.passes.column_positions import find_column_positions
 from autojit.passes.common_subexpressions import eliminate_common_subexpressions
 from autojit.passes.constants import fold_constants
 from autojit.passes.dead_code import eliminate_dead_code
@@ -57,6 +58,7 @@ PASSES: tuple[Pass | MachinePass, ...] = (
     loosen_narrow_products,
     accumulate_products,
     split_folds,
+    find_column_positions,
     update_rows,
     eliminate_dead_code,
     settle_devices,
@@ -78,6 +80,7 @@ FOR_MACHINES: frozenset[Pass | MachinePass] = frozenset(
         loosen_narrow_products,
         accumulate_products,
         settle_devices,
+        find_column_positions,
         split_folds,
         update_rows,
     )

@@ -1,7 +1,6 @@
 """Entropy terms, the normal distribution, Bessel functions, the zeta function: operands of floats, or promoted to them.
 
-All but ``zeta``'s exponent are differentiable to any order. In compiled steps the composites fuse; ``erfcx``,
-``ndtri``, ``zeta`` and the Bessel functions are calls of their ops.
+All but ``zeta``'s exponent are differentiable to any order. In compiled steps all but ``zeta`` fuse.
 """
 
 from __future__ import annotations

@@ -60,6 +60,8 @@ CPU_MACHINE = Machine(
         least_points=256,
         least_neighbours=8,
     ),
+    least_columns=4,  # argmax over 100,000 rows of 4 takes 0.6 of the time of pairs, of 16 0.14; of 2 it takes 1.5
+    parts_log_sums=True,
     loosens_products=True,
     least_sparse_bytes=1 << 20,  # less stays in a second-level cache
     batch_bytes=1 << 20,  # less costs more to fork than it brings

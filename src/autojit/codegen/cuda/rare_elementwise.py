@@ -57,24 +57,6 @@ def print_common_factor(node: Node, target: CudaTarget) -> GridText:
     return f.text()
 
 
-def print_next_number(node: Node, target: CudaTarget) -> GridText:
-    """The kernel of a ``Nextafter``: numbers of one sign are in the order of their bits."""
-    f = _Elements(node)
-    sign = 1 << (8 * f.dtype.size_bytes - 1)
-    with f.item() as element:
-        x, y = f.operands(element)
-        bits, goal = (f.load(f.kind, f.element(f.buffers[k], f.kind, f.place(k, element))) for k in range(2))
-        grows = f.test("eq", f.emit.lt(x, y).text, f.emit.gt(x, 0.0).text, "i1")
-        step = f.choose(grows, f.binary("add", bits, 1, f.kind), f.binary("sub", bits, 1, f.kind), f.kind)
-        least = f.binary("or", f.binary("and", goal, -sign, f.kind), 1, f.kind)
-        found = f.choose(f.emit.eq(x, 0.0).text, least, step, f.kind)
-        found = f.choose(f.emit.eq(x, y).text, goal, found, f.kind)
-        found = f.choose(f.emit.isnan(y).text, goal, found, f.kind)
-        found = f.choose(f.emit.isnan(x).text, bits, found, f.kind)
-        f.store(f.kind, found, f.element(f.buffers[2], f.kind, element))
-    return f.text()
-
-
 def print_bitcast(node: Node, target: CudaTarget) -> GridText:
     """The kernel of a ``Bitcast``: the bytes of the operand."""
     (x,), (y,) = node.inputs, node.outputs

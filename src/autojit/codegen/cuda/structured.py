@@ -16,7 +16,7 @@ from autojit.codegen.cuda.grid_function import GLOBAL
 from autojit.codegen.cuda.orthogonal import print_geqrf, print_qr
 from autojit.codegen.cuda.positions import print_packed_positions
 from autojit.codegen.cuda.products import print_product
-from autojit.codegen.cuda.rare_elementwise import print_bitcast, print_common_factor, print_next_number
+from autojit.codegen.cuda.rare_elementwise import print_bitcast, print_common_factor
 from autojit.codegen.cuda.scan import print_scan
 from autojit.codegen.cuda.scatter import print_scatter
 from autojit.codegen.cuda.sort import print_row_order, print_sort
@@ -31,7 +31,6 @@ from autojit.ops.convolution import Trilinear
 from autojit.ops.counted_positions import PackedPositions
 from autojit.ops.decompositions import Qr
 from autojit.ops.definiteness import FirstBadMinor
-from autojit.ops.elementwise_selection import Nextafter
 from autojit.ops.integer_factors import Gcd, Lcm
 from autojit.ops.linalg import Cholesky, Cofactor, Det, Inv, Slogdet, Solve, TriangularSolve
 from autojit.ops.matmul import Matmul, MatmulAdd
@@ -115,7 +114,6 @@ PRINTERS: dict[type[Op], Printer] = {
     LuSquare: linear_algebra.print_lu_square,
     Matmul: _print_matmul,
     MatmulAdd: _print_matmul_add,
-    Nextafter: print_next_number,
     PackedPositions: print_packed_positions,
     PivotOrder: linear_algebra.print_pivot_order,
     Qr: print_qr,
