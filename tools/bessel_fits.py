@@ -13,7 +13,7 @@ from tools.minimax import Fit, Function
 SPLIT = mp.mpf(8)  # of I, J and Y
 K_SPLIT = mp.mpf(2)
 MIDDLE = SPLIT**2 / 8  # of z, for J and Y
-LEAST = mp.mpf("1e-22")  # nearer to zero the limits stand for the functions
+LEAST = mp.mpf(2) ** -73  # nearer to zero the limits stand for the functions; exact at any precision
 FAR = mp.mpf(300)  # beyond, the asymptotic series of I and K are exact
 OSCILLATING_FAR = mp.mpf(4000)  # beyond, three terms of P and Q are
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import autojit as aj
+from autojit.codegen.cuda.early_start import Start
 from autojit.core.sizes import is_symbolic
 from autojit.runtime.gpu import devices
 from autojit.runtime.gpu.bound_launch import BoundLaunch
@@ -83,8 +84,8 @@ def _recording(record: Callable[[BoundLaunch, str], None]) -> Iterator[None]:
     """Inside, be told of every launch that is bound to memory."""
     usual = BoundLaunch.text
 
-    def text(self: BoundLaunch) -> str:
-        found = usual(self)
+    def text(self: BoundLaunch, start: Start) -> str:
+        found = usual(self, start)
         record(self, found)
         return found
 
