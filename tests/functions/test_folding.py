@@ -109,6 +109,7 @@ def test_gradient_agrees_with_numpy_on_even_and_uneven_grids(edge_order: int) ->
         expected = np.gradient(y, *spacing, edge_order=edge_order)  # type: ignore[arg-type]
         given = [aj.tensor(s) if isinstance(s, np.ndarray) else s for s in spacing]
         found = aj.gradient(aj.tensor(y), spacing=given, edge_order=edge_order)
+        assert type(found) is tuple
         for a, b in zip(found, expected, strict=True):
             assert np.allclose(a.numpy(), b)
 

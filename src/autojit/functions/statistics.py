@@ -209,7 +209,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, d
 
 
 @declared(method=False)
-def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
+def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """Derivatives of samples on a grid along each axis, by central differences, one-sided at the edges.
 
     Args:
@@ -236,7 +236,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
             f"{len(spacing)}"
         )
     steps = spacing if several else [1 if spacing is None else spacing] * len(axes)
-    return [_along(input, axis, step, edge_order) for axis, step in zip(axes, steps, strict=True)]
+    return tuple([_along(input, axis, step, edge_order) for axis, step in zip(axes, steps, strict=True)])
 
 
 def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
