@@ -166,7 +166,7 @@ def page() -> str:
         if (FOLDER / f"{name}.txt").exists():
             written = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
             lines += ["The continuation that it writes:", "", "```text", written.strip(), "```", ""]
-        lines += [f"![{LABELS.get(name, 'loss').capitalize()} of {name} over its steps](gallery/{name}.svg)", ""]
+        lines += [f"![{name}: {LABELS.get(name, 'loss')} at each step](gallery/{name}.svg)", ""]
         lines += [f"[examples/{source.name}](../examples/{source.name}): `{usage}`", ""]
     return "\n".join(lines)
 
