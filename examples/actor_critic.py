@@ -2,9 +2,9 @@
 
     python examples/actor_critic.py [--steps N] [--small] [--eager] [--device DEVICE]
 
-The policy that acts and the update after each round are compiled. Rounds differ in length, so they are padded to the
-longest and weighted: one program serves them all. The equations of motion: Barto, Sutton and Anderson, IEEE Trans.
-SMC 13(5), 1983.
+The policy that acts is compiled, and so is the update after each round. Rounds differ in length, so they are padded to
+the longest and weighted; one program serves them all. Source of the equations of motion: Barto, Sutton and Anderson,
+IEEE Trans. SMC 13(5), 1983.
 """
 
 from __future__ import annotations

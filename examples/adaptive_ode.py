@@ -2,9 +2,9 @@
 
     python examples/adaptive_ode.py [--steps N] [--small] [--eager] [--device DEVICE]
 
-How many steps the solver takes is known only while it runs: ``while_loop`` compiles it into one native loop, and the
-gradient goes back through the same steps. Source of the pair of orders 3 and 2: Bogacki and Shampine, Appl. Math. Lett.
-2(4), 1989.
+How many steps the solver takes is known only while it runs. ``while_loop`` compiles it into one native loop, and the
+gradient goes back through the same steps. Source of the Runge-Kutta pair of orders 3 and 2: Bogacki and Shampine, Appl.
+Math. Lett. 2(4), 1989.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python examples/black_scholes.py [--options N] [--small] [--eager] [--device DEVICE]
 
-Price, delta, vega, theta, rho, gamma and vanna come out of one compiled call that reads every input once; the closed
-forms judge.
+One compiled call, which reads every input once, returns price, delta, vega, theta, rho, gamma and vanna. They are
+compared with their closed forms.
 """
 
 from __future__ import annotations

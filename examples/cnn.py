@@ -2,8 +2,8 @@
 
     python examples/cnn.py [--steps N] [--small] [--eager] [--device DEVICE]
 
-Convolution, batch norm and pooling as in any torch program. The compiled step holds the running statistics of
-the norms as state; the compiled evaluation is another step, for the module is in another mode.
+Convolution, batch norm and pooling as in any torch program. The compiled step keeps the running statistics of the
+norms as state. Evaluation compiles to another step, because the module is in another mode.
 """
 
 from __future__ import annotations

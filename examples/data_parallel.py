@@ -2,8 +2,8 @@
 
     python -m autojit.launch -n 2 examples/data_parallel.py [--steps N] [--small] [--eager]
 
-All ranks end with the same weights, and with those of one process that sees whole batches, but for rounding. The
-compiled step averages the gradients inside of its one call. Without the launcher it is a group of one.
+All ranks end with the same weights. Up to rounding, these are the weights of one process that sees whole batches. The
+compiled step averages the gradients inside its one call. Without the launcher the group has one member.
 """
 
 from __future__ import annotations

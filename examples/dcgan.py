@@ -2,8 +2,8 @@
 
     python examples/dcgan.py [--steps N] [--small] [--eager] [--device DEVICE]
 
-Transposed convolutions, batch norms, ``detach``, three backward passes and two optimisers: all of it is one compiled
-step. Source: Radford, Metz and Chintala, ICLR 2016.
+Transposed convolutions, batch norms, ``detach``, three backward passes and two optimisers all form one compiled step.
+Source: Radford, Metz and Chintala, ICLR 2016.
 """
 
 from __future__ import annotations

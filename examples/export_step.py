@@ -2,8 +2,8 @@
 
     python examples/export_step.py [--steps N] [--small] [--eager] [--device DEVICE]
 
-The library needs neither Python nor autojit; here NumPy and ctypes call it, as a program in C would (``step.h`` is
-beside it). Its losses go on with the bits that the process would have computed. On a device all of it stays here.
+The library needs neither Python nor autojit. Here NumPy and ctypes call it, as a C program would (``step.h`` comes with
+it). Its losses have the same bits as those that the process would have computed. On a device nothing is exported.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python examples/gpt.py [--data FILE] [--steps N] [--small] [--eager] [--device DEVICE]
     python -m autojit.launch -n 2 examples/gpt.py
 
-The whole training step (forward, backward, AdamW) is one compiled call; so is the model that samples.
+The whole training step (forward, backward, AdamW) is one compiled call, and so is the model that samples.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Graph attention tells the two factions of a karate club apart from two labelled members.
+"""Graph attention finds the two factions of a karate club from two labelled members.
 
     python examples/graph_attention.py [--steps N] [--small] [--eager] [--device DEVICE]
 

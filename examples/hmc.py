@@ -2,7 +2,7 @@
 
     python examples/hmc.py [--steps N] [--small] [--eager] [--device DEVICE]
 
-The log density is written with ``distributions``; a whole proposal (leapfrog steps, each with a gradient) is one
+The log density is written with ``distributions``. A whole proposal (leapfrog steps, each with a gradient) is one
 compiled call. Source: Neal, MCMC using Hamiltonian dynamics, Handbook of Markov Chain Monte Carlo, 2011.
 """
 

@@ -2,7 +2,7 @@
 
     python examples/leapfrog.py [--steps N] [--small] [--eager] [--device DEVICE]
 
-The leapfrog integrator takes its forces from reverse mode inside the time loop; the outer gradient goes through the
+Inside the time loop, the leapfrog integrator computes its forces in reverse mode. The outer gradient goes through the
 loop and through those forces. Forces, loop, loss and outer gradient are one compiled call.
 Source of the integrator: Hairer, Lubich and Wanner, Geometric Numerical Integration, section I.1.4.
 """

@@ -2,8 +2,8 @@
 
     python examples/lennard_jones.py [--steps N] [--small] [--eager] [--device DEVICE]
 
-``energy`` is plain NumPy and knows nothing of autojit; called with a tensor, NumPy functions compute on tensors, so it
-can be differentiated and compiled. The best arrangements of 4 and 13 atoms, tetrahedron and icosahedron, are known:
+``energy`` is plain NumPy and does not use autojit. NumPy's functions also compute on tensors, so ``energy`` can be
+differentiated and compiled. The best arrangements of 4 and 13 atoms, a tetrahedron and an icosahedron, are known from
 Hoare and Pal, Adv. Phys. 20(84), 1971.
 """
 

@@ -2,8 +2,8 @@
 
     python examples/maml.py [--steps N] [--small] [--eager] [--device DEVICE]
 
-The inner step is ``func.grad`` of ``functional_call``, ``func.vmap`` runs it for all tasks at once, and ``backward``
-goes through it, so training takes second derivatives. Source: Finn, Abbeel and Levine, ICML 2017.
+The inner step is ``func.grad`` of ``functional_call``, and ``func.vmap`` runs it for all tasks at once. ``backward``
+goes through the inner step, so training takes second derivatives. Source: Finn, Abbeel and Levine, ICML 2017.
 """
 
 from __future__ import annotations

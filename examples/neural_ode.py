@@ -2,8 +2,8 @@
 
     python examples/neural_ode.py [--steps N] [--small] [--eager] [--device DEVICE]
 
-The adjoint method is an ``autograd.Function``: its backward integrates state, adjoint and parameter gradients
-together, and keeps nothing but states. Source: Chen et al., NeurIPS 2018.
+The adjoint method is an ``autograd.Function``. Its backward integrates state, adjoint and parameter gradients
+together; only states are kept. Source: Chen et al., NeurIPS 2018.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python examples/numba_op.py [--steps N] [--small] [--eager] [--device DEVICE]
 
 ``eccentric_anomaly`` solves ``E - e sin E = M`` by Newton's method, with as many steps as the operands need. `aj.op`
-makes an op of it: its machine code, loop and all, is part of the kernels of the compiled step, and its derivatives are
+turns it into an op. The compiled step's kernels contain its machine code, including the loop, and its derivatives are
 made from that code. Source of the model: Perryman, The Exoplanet Handbook, 2nd edition, equations 2.16 and 2.28.
 """
 

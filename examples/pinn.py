@@ -2,8 +2,8 @@
 
     python examples/pinn.py [--steps N] [--small] [--eager] [--device DEVICE]
 
-The residual holds first and second derivatives of the network, so training takes third-order derivatives; all of them
-are part of one compiled step. The exact solution (Cole-Hopf, by quadrature) judges the result.
+The residual contains first and second derivatives of the network, so training takes third-order derivatives. All are
+part of one compiled step. The result is compared with the exact solution (Cole-Hopf, by quadrature).
 Source: Raissi, Perdikaris and Karniadakis, J. Comput. Phys. 378, 2019.
 """
 

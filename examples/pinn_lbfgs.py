@@ -2,8 +2,8 @@
 
     python examples/pinn_lbfgs.py [--steps N] [--small] [--eager] [--device DEVICE]
 
-``optim.LBFGS`` with its strong-Wolfe line search calls a compiled closure: residual, its gradient, nothing else. The
-search itself is Python, for it decides on numbers how often to call.
+``optim.LBFGS`` with its strong-Wolfe line search calls a compiled closure, which computes only the residual and its
+gradient. The search itself is Python, because it decides from the computed numbers how often to call the closure.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python examples/text_lstm.py [--steps N] [--small] [--eager] [--device DEVICE]
 
-Two layers of ``nn.LSTM``; the state is carried from one window of the text to the next and detached, gradients are
-clipped (truncated backpropagation through time). The step is captured once: the state is an argument and a result.
+The model has two layers of ``nn.LSTM``. Each window of the text passes its detached state to the next (truncated
+backpropagation through time); gradients are clipped. The step is captured once: the state is argument and result.
 """
 
 from __future__ import annotations

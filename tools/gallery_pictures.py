@@ -41,7 +41,7 @@ def _images(figure: Any, images: Any, rows: int) -> None:
 
 
 def cnn(figure: Any, found: Found, program: Found) -> None:
-    """The twelve unseen digits the network is wrong about or least sure of, each with its answer."""
+    """The twelve unseen digits on which the network is wrong or least sure, each with its answer."""
     import autojit as aj
 
     with aj.no_grad():
@@ -116,7 +116,7 @@ def black_scholes(figure: Any, found: Found, program: Found) -> None:
 
 
 def graph_attention(figure: Any, found: Found, program: Found) -> None:
-    """The club's members, coloured by the faction found; the shape is the true one, the ringed two were given."""
+    """The club's members: colours show the faction found, shapes the true one; the two with a ring were given."""
     import autojit as aj
 
     with aj.no_grad():
@@ -184,7 +184,7 @@ def maml(figure: Any, found: Found, program: Found) -> None:
 
 
 def neural_ode(figure: Any, found: Found, program: Found) -> None:
-    """The spiral and the learned one from the same start; beside it how far they are apart over time."""
+    """The true and the learned spiral from the same start, and beside them the distance between them over time."""
     import autojit as aj
 
     truth = found["truth"].numpy()[:, 0]
@@ -212,7 +212,7 @@ def lennard_jones(figure: Any, found: Found, program: Found) -> None:
 
 
 def adaptive_ode(figure: Any, found: Found, program: Found) -> None:
-    """Observed numbers of prey and predators (circles), the first guess and the fitted model."""
+    """Observed numbers of prey and predators (circles), the first guess, and the fitted model."""
     import autojit as aj
 
     axes = figure.subplots()
@@ -232,7 +232,7 @@ def adaptive_ode(figure: Any, found: Found, program: Found) -> None:
 
 
 def numba_op(figure: Any, found: Found, program: Found) -> None:
-    """Measured speeds of the star folded into one turn of the planet, with the fitted curve."""
+    """Measured speeds of the star, folded into one orbit of the planet, with the fitted curve."""
     import autojit as aj
 
     period = found["star"]["period"].item()

@@ -165,15 +165,16 @@ def page() -> str:
         lines += [*text, ""]
         if (FOLDER / f"{name}.txt").exists():
             written = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
-            lines += ["What it writes on:", "", "```text", written.strip(), "```", ""]
-        lines += [f"![{LABELS.get(name, 'loss').capitalize()} of {name} over its steps](gallery/{name}.svg)", ""]
+            lines += ["The continuation that it writes:", "", "```text", written.strip(), "```", ""]
+        lines += [f"![{name}: {LABELS.get(name, 'loss')} at each step](gallery/{name}.svg)", ""]
         lines += [f"[examples/{source.name}](../examples/{source.name}): `{usage}`", ""]
     return "\n".join(lines)
 
 
-HEAD = """Made by `make gallery`: what each program of `examples/` finds, compiled, and its curve. Below a curve is its
-distance from that of the same file under torch, its imports changed and nothing else, relative to the greatest value.
-Where training amplifies rounding, the two part; `python examples/_torch.py` prints the distances."""
+HEAD = """`make gallery` makes this page. It runs each program of `examples/`, compiled, and shows what it finds and its
+curve. Below the curve is its distance from the curve of the same file under torch, with only the imports changed,
+relative to the greatest value. Where training amplifies rounding, the two curves drift apart.
+`python examples/_torch.py` prints the distances."""
 
 
 def described_picture(name: str) -> str:
