@@ -39,7 +39,8 @@ def test_every_call_begins_with_fresh_state(name: str) -> None:
     assert step.stats()["captures"] == 1
 
 
-def test_in_hooks_that_keep_them_in_a_cycle_and_around_decisions() -> None:
+@pytest.mark.parametrize("asked", [float, aj.Tensor.item, lambda x: x], ids=["float", "item", "itself"])
+def test_in_hooks_that_keep_them_in_a_cycle_and_around_decisions(asked: Callable[[aj.Tensor], Any]) -> None:
     def fitted(x: aj.Tensor) -> aj.Tensor:
         aj.manual_seed(0)
         model = aj.nn.Linear(3, 2)
@@ -53,7 +54,7 @@ def test_in_hooks_that_keep_them_in_a_cycle_and_around_decisions() -> None:
             p.register_post_accumulate_grad_hook(update)
         for _ in range(3):
             model(x).square().sum().backward()
-            if float(model.bias[0]) > 100:
+            if asked(model.bias[0]) > 100:
                 model(x).sum().backward()
         return model.weight.detach() * 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from autojit.core.errors import TraceError
 from autojit.core.program_parts import Parts
@@ -35,7 +35,7 @@ class TracePasses(TracePart):
 
     def __init__(self) -> None:
         self.onward: list[Any] = []  # where gradients go on through the histories of arguments
-        self.seen_gradients: list[tuple[Tensor, Tensor]] = []  # leaves with those that the function has seen before
+        self.seen_gradients: list[tuple[ref[Tensor], ref[Tensor]]] = []  # leaves with those that were seen before
         self.touched: list[Tensor] = []  # leaves whose gradients the function looked at or replaced after one had
         self.has_passes = False  # whether the step differentiates
         self.parts = Parts()  # the modules whose calls were met
@@ -78,7 +78,7 @@ class TracePasses(TracePart):
         if any(node.pending is not None for node in self.onward):
             self.touched.append(leaf)
         elif grad is not None:
-            self.seen_gradients.append((leaf, grad))
+            self.seen_gradients.append((ref(leaf), ref(grad)))  # what the step makes may be gone when it ends
 
     def note_retained(self, t: Tensor) -> None:
         if t._array is not None and not self.has_begun(t):
@@ -108,8 +108,8 @@ class TracePasses(TracePart):
     def leaves_used(self) -> list[Tensor]:
         """Leaves whose sums the function may see too early: those touched, and those whose gradient somebody has."""
         found = self.touched[:]
-        for leaf, grad in self.seen_gradients:
+        for leaf, grad in ((leaf(), grad()) for leaf, grad in self.seen_gradients):
             entry = self.grads.get(id(leaf))
-            if grad is (leaf._grad if entry is None else entry.current):
+            if leaf is not None and grad is not None and grad is (leaf._grad if entry is None else entry.current):
                 found.append(leaf)
         return found
