@@ -55,6 +55,38 @@ def test_generators_are_independent_of_the_default_one() -> None:
     assert aj.equal(aj.rand(4, generator=own), expected)
 
 
+def test_generators_that_a_step_makes_are_new_in_every_call_unless_somebody_keeps_them() -> None:
+    kept: list[aj.Generator] = []
+
+    def made(x: aj.Tensor) -> aj.Tensor:
+        generator = aj.Generator()
+        return x + aj.rand(3, generator=generator) - aj.rand(3, generator=generator)
+
+    def found(x: aj.Tensor) -> aj.Tensor:
+        if not kept:
+            kept.append(aj.Generator())
+        return x + aj.rand(3, generator=kept[0])
+
+    for function in (made, found):
+        step, x = aj.jit(function), aj.zeros(3)
+        compiled = [step(x).tolist() for _ in range(4)]
+        kept.clear()
+        assert compiled == [function(x).tolist() for _ in range(4)]
+        assert (compiled[0] == compiled[1]) == (function is made)
+        kept.clear()
+
+
+def test_seeds_of_the_system_are_new_in_every_call_of_a_step() -> None:
+    @aj.jit
+    def step() -> aj.Tensor:
+        generator = aj.Generator()
+        generator.seed()
+        return aj.rand(3, generator=generator)
+
+    assert len({step().tolist()[0] for _ in range(4)}) == 4
+    assert "asks the system for a seed" in str(step.explain())
+
+
 def test_moments() -> None:
     aj.manual_seed(0)
     uniform, gaussian = aj.rand(100_000, dtype=aj.float64), aj.randn(100_000, dtype=aj.float64)

@@ -58,6 +58,8 @@ class Generator:
         self.device = with_index(require_available(parsed(device)))
         self._state = wrap(np.array([_DEFAULT_SEED, 0], np.int64))
         self._state.__dict__["moves_on"] = True  # a step that reads it keeps what it has read
+        if state.trace is not None:
+            state.trace.lend(self._state, self)  # new in every call, unless somebody keeps it
 
     def manual_seed(self, seed: int) -> Generator:
         """Start over from a seed; returns the generator."""
@@ -71,6 +73,8 @@ class Generator:
 
     def seed(self) -> int:
         """Start over from an unpredictable seed; returns it."""
+        if state.trace is not None:
+            state.trace.cannot("Generator.seed() asks the system for a seed")
         found = int.from_bytes(os.urandom(8), "little") >> 1
         self.manual_seed(found)
         return found

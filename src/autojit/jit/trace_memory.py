@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autojit.core.device import CPU
 from autojit.core.device_array import Array, host_copy
 from autojit.core.errors import TraceError
 from autojit.core.source import UNKNOWN, SourceLocation, here
@@ -23,7 +24,7 @@ from autojit.ir.graph import Node, Value
 from autojit.ir.op import Ndarray, Op
 from autojit.jit.places import is_a
 from autojit.jit.trace_part import TracePart
-from autojit.ops.sources import Full
+from autojit.ops.sources import Constant, Full
 from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, array_type, storage_of, wrap_value
@@ -40,6 +41,10 @@ class _Shared(NamedTuple):
     held: Any  # what they were
     storage: weakref.ref[Storage]  # the tensor's
     source: SourceLocation
+
+
+FEW = 16
+"""Elements of memory that is lent with several numbers: the state of a generator has two."""
 
 
 class TraceMemory(TracePart):
@@ -201,6 +206,9 @@ def _seen_by_another(shared: _Shared) -> TraceError:
 
 
 def _begun_with(array: Array) -> Op:
-    """A source of what an array holds; memory is lent filled with one number."""
+    """A source of what an array holds: one number for all elements, or few of them."""
     kind, elements = array_type(array), host_copy(array)
-    return Full(elements.flat[0].item() if array.size else 0, kind.dtype, kind.shape, kind.device)
+    first = elements.flat[0].item() if array.size else 0
+    if kind.device == CPU and len({element.tobytes() for element in elements.flat[:FEW]}) > 1:
+        return Constant(elements.astype(elements.dtype.newbyteorder("<")).tobytes().hex(), kind.dtype, kind.shape)
+    return Full(first, kind.dtype, kind.shape, kind.device)
