@@ -80,7 +80,6 @@ from autojit.runtime.precompile import compile_ahead
 from autojit.tensor.state import guard_epoch, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
-SPLIT_LIMIT = 4096  # decisions on one path
 MODES = 5  # one more than the greatest ``grad_enabled + 2 * inference``
 
 
