@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from autojit.core.device import CPU
 from autojit.core.device_array import Array, host_copy
 from autojit.core.errors import TraceError
 from autojit.core.source import UNKNOWN, SourceLocation, here
@@ -41,10 +40,6 @@ class _Shared(NamedTuple):
     held: Any  # what they were
     storage: weakref.ref[Storage]  # the tensor's
     source: SourceLocation
-
-
-FEW = 16
-"""Elements of memory that is lent with several numbers: the state of a generator has two."""
 
 
 class TraceMemory(TracePart):
@@ -206,9 +201,9 @@ def _seen_by_another(shared: _Shared) -> TraceError:
 
 
 def _begun_with(array: Array) -> Op:
-    """A source of what an array holds: one number for all elements, or few of them."""
+    """A source of what an array holds: one number for all elements, or a table."""
     kind, elements = array_type(array), host_copy(array)
-    first = elements.flat[0].item() if array.size else 0
-    if kind.device == CPU and len({element.tobytes() for element in elements.flat[:FEW]}) > 1:
-        return Constant(elements.astype(elements.dtype.newbyteorder("<")).tobytes().hex(), kind.dtype, kind.shape)
-    return Full(first, kind.dtype, kind.shape, kind.device)
+    first = elements.flat[0] if array.size else elements.dtype.type(0)
+    if bool((elements == first).all()):
+        return Full(first.item(), kind.dtype, kind.shape, kind.device)
+    return Constant(np.ascontiguousarray(elements).tobytes().hex(), kind.dtype, kind.shape, kind.device)

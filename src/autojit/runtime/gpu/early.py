@@ -1,4 +1,4 @@
-"""What launches of a long graph may do before those in front of them have ended: see `codegen.cuda.early_start`."""
+"""What launches of a graph may do before those in front of them have ended: see `codegen.cuda.early_start`."""
 
 from __future__ import annotations
 
