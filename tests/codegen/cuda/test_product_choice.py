@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
+from autojit.codegen.cuda import product_choice
 from autojit.codegen.cuda.product_choice import choose, estimates
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core import dtypes
@@ -81,3 +82,16 @@ def test_the_estimate_orders_ways_as_their_times_do(dtype: str) -> None:
                 slower = [other for other, time in known if time > 1.5 * us]
                 right, count = right + sum(other > c for other in slower), count + len(slower)
     assert count > 1000 and right > 0.9 * count
+
+
+def test_a_batch_pays_for_its_splits_as_a_product_of_its_rows() -> None:
+    """What splits leave in memory is written and read for every matrix."""
+
+    def combining(extents: tuple[int, int, int], batch: int) -> set[float]:
+        cost = {way: cycles for cycles, way in estimates(dtypes.float32, H100, extents, batch)}
+        with patch.object(product_choice, "MEMORY_BYTES_PER_CYCLE", math.inf):
+            free = {way: cycles for cycles, way in estimates(dtypes.float32, H100, extents, batch)}
+        return {round((cost[way] - free[way]) / (way.splits + 1), 6) for way in cost if way.splits > 1}
+
+    assert combining((64, 256, 576), 16) == combining((16 * 64, 256, 576), 1) != {0.0}
+    assert choose(dtypes.float32, H100, (64, 256, 576), 16).splits == 1  # 16 images of 64 channels

@@ -104,7 +104,8 @@ def estimates(
         tiles = -(-m // tile.rows) * -(-n // tile.columns) * batch
         most = -(-target.processors // max(tiles, 1)) if splits else 1
         least = -(-k // (LONGEST_SUM.get(dtype, k) * tile.slices)) if splits and k else 1
-        found += [(_cycles(choice, dtype, target, extents, tiles), choice) for choice in _choices(tile, k, least, most)]
+        choices = _choices(tile, k, least, most)
+        found += [(_cycles(choice, dtype, target, m * n * batch, tiles), choice) for choice in choices]
     return found
 
 
@@ -127,9 +128,9 @@ def _split(tile: Tile, k: int, count: int) -> Choice:
     return Choice(tile, -(-k // chunk), chunk)
 
 
-def _cycles(choice: Choice, dtype: DType, target: CudaTarget, extents: tuple[int, int, int], tiles: int) -> float:
-    """The estimate."""
-    tile, (m, n, _) = choice.tile, extents
+def _cycles(choice: Choice, dtype: DType, target: CudaTarget, results: int, tiles: int) -> float:
+    """The estimate, for so many elements of the result, in so many tiles."""
+    tile = choice.tile
     warps = tile.threads // WARP
     overhead, rate = 1 + FRAGMENT_EDGE / tile.warp_rows + FRAGMENT_EDGE / tile.warp_columns, BYTES_PER_CYCLE
     if tile.is_grouped:
@@ -146,6 +147,6 @@ def _cycles(choice: Choice, dtype: DType, target: CudaTarget, extents: tuple[int
     alone += SLICE_CYCLES * (tile.slices - 1)
     found = max(rounds * busy, alone) + BLOCK_CYCLES
     if choice.splits > 1:
-        moved = m * n * (choice.splits + 1) * max(dtype.size_bytes, 4)
+        moved = results * (choice.splits + 1) * max(dtype.size_bytes, 4)
         found += COMBINE_CYCLES + moved / (MEMORY_BYTES_PER_CYCLE * target.processors)
     return found
