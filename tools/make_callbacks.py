@@ -32,6 +32,7 @@ REASONS = {
     "eigenvalues": LAPACK,
     "indefinite": LAPACK,
     "matrix_exponential": LAPACK,
+    "matrix_roots": LAPACK,
     "pseudo_inverse": LAPACK,
     "fourier": "Fourier transforms",
     "requirements": "what an op would refuse, asked by a captured `try`",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from autojit import ops
-from autojit.core.dtypes import float32, int64
+from autojit.core.dtypes import bfloat16, float16, float32, int64
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.dispatch.promotion import as_operand
 from autojit.functions.autocast import converted, in_full_precision
@@ -20,8 +20,8 @@ from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
 
 __all__ = [
-    "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "pinv", "qr", "solve", "solve_triangular",
-    "svd", "svdvals",
+    "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matrix_sqrth", "pinv", "polar", "qr", "solve",
+    "solve_triangular", "svd", "svdvals",
 ]  # fmt: skip
 
 
@@ -52,6 +52,13 @@ class Svd(NamedTuple):
     U: Tensor
     S: Tensor
     Vh: Tensor
+
+
+class Polar(NamedTuple):
+    """``U @ H``: orthonormal columns, Hermitian and positive semidefinite."""
+
+    U: Tensor
+    H: Tensor
 
 
 class LeastSquares(NamedTuple):
@@ -162,6 +169,60 @@ def tolerances(a: Tensor, atol: Any, rtol: Any, hermitian: bool) -> tuple[float 
             return 0.0, None
         cutoff = rtol * values.amax(-1)
         return 0.0, cutoff if atol is None else maximum(cutoff, as_operand(atol))
+
+
+def _require_precise(a: Tensor, name: str) -> Tensor:
+    """The operand, or torch's error for integer matrices and for halves."""
+    if type_of(require_floating(a, name)).dtype in (float16, bfloat16):
+        raise DTypeError(
+            f"linalg.{name}: Low precision dtypes not supported. Got {type_of(a).dtype}", {"A": a}, "use A.float()"
+        )
+    return a
+
+
+def matrix_sqrth(A: Tensor) -> Tensor:
+    """The Hermitian root of Hermitian positive semidefinite matrices: ``X`` with ``X @ X = A``, ``[..., n, n]``.
+
+    The lower triangles are read. Eigenvalues below zero count as zero. Differentiable to every order where ``A`` is
+    positive definite, also where eigenvalues coincide.
+
+    Raises:
+        DTypeError: A holds integers or halves.
+        ShapeError: A does not hold square matrices.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.linalg.matrix_sqrth(aj.tensor([[4.0, 0.0], [0.0, 9.0]]))
+        tensor([[2., 0.],
+                [0., 3.]])
+    """
+    return ops.matrix_sqrth(one_triangle(_require_precise(A, "matrix_sqrth"), False))
+
+
+@with_out
+def polar(A: Tensor) -> Polar:
+    """The polar decomposition ``A = U @ H`` of ``[..., m, n]`` with m >= n.
+
+    ``U [..., m, n]`` has orthonormal columns and is the closest such matrix to A, ``H [..., n, n]`` is Hermitian and
+    positive semidefinite.
+
+    Differentiable to every order where the columns of A are independent. ``autojit.polar`` is something else: complex
+    numbers of their absolute values and angles.
+
+    Raises:
+        DTypeError: A holds integers or halves.
+        LinAlgError: the singular values of a matrix were not found: it holds infinities or NaN.
+        ShapeError: a matrix has more columns than rows.
+
+    Example:
+        >>> import autojit as aj
+        >>> U, H = aj.linalg.polar(aj.tensor([[0.0, -2.0], [3.0, 0.0]]))
+        >>> U.round(), H.round()
+        (tensor([[0., -1.],
+                [1., 0.]]), tensor([[3., 0.],
+                [0., 2.]]))
+    """
+    return Polar(*ops.polar(_require_precise(A, "polar")))
 
 
 @with_out

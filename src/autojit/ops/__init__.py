@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from autojit.ops.labelled_products import *
     from autojit.ops.linalg import *
     from autojit.ops.matrix_exponential import *
+    from autojit.ops.matrix_roots import *
     from autojit.ops.normal_distribution import *
     from autojit.ops.pseudo_inverse import *
     from autojit.ops.random_positions import *
@@ -73,10 +74,10 @@ if TYPE_CHECKING:
 _OTHERS = [  # those first that more programs use
     "sorting", "data_dependent", "scattering", "scans", "triangles", "labelled_products", "convolution",
     "composites_normalization", "fused_arrays", "formula", "reinterpret", "counted_positions", "random_positions",
-    "linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "eigenvalues", "incomplete_gamma", "fourier",
-    "triangular_factors", "bessel_functions", "normal_distribution", "integer_factors", "definiteness", "indefinite",
-    "reflections", "airy_functions", "attention", "control_flow", "scan_steps", "while_sweeps", "requirements",
-    "failed_matrices", "host_calls", "flex_attention", "collectives", "ranks",
+    "linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "matrix_roots", "eigenvalues",
+    "incomplete_gamma", "fourier", "triangular_factors", "bessel_functions", "normal_distribution", "integer_factors",
+    "definiteness", "indefinite", "reflections", "airy_functions", "attention", "control_flow", "scan_steps",
+    "while_sweeps", "requirements", "failed_matrices", "host_calls", "flex_attention", "collectives", "ranks",
 ]  # fmt: skip
 __getattr__ = _LazyNames(__name__, others=" ".join(f"autojit.ops.{module}" for module in _OTHERS), listed=True)
 _Op.registry.others = __getattr__.others
