@@ -14,7 +14,7 @@ __getattr__ = _LazyNames(
         "image": "autojit.utils.images",
         "image_grid": "autojit.utils.images",
     },
-    modules="_foreach_utils _pytree checkpoint data dlpack flop_counter hooks",
+    modules="_foreach_utils _pytree benchmark checkpoint data dlpack flop_counter hooks",
 )
 _provide(
     "autojit.utils", {"model_zoo": "autojit.hub"}, {"model_zoo": {"load_url": "autojit.hub:load_state_dict_from_url"}}
