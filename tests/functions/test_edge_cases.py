@@ -15,11 +15,13 @@ from autojit.autograd import gradcheck, gradgradcheck
 
 def test_ranges_count_as_torch_does() -> None:
     assert aj.arange(0.0, -8.000001, -4.0, dtype=aj.int32).tolist() == [0, -4, -8]  # counted in float64
-    assert aj.arange(0, 4, 1.9, dtype=aj.int64).tolist() == [0, 1, 2, 3]  # counted in int64
+    assert aj.arange(0, 4, 1.9, dtype=aj.int64).tolist() == [0, 1, 2]  # as torch does from 2.13 on; in int64 before
+    for dtype in (aj.int64, aj.int32, aj.uint8):
+        assert aj.arange(5, 0, -0.5, dtype=dtype).tolist() == [5] * 10
     assert aj.linspace(4.3, 50, 5, dtype=aj.uint8).tolist() == [4, 15, 27, 38, 50]
     assert aj.logspace(1, 1.2, 2, dtype=aj.int64).tolist() == [10, 10]
     with pytest.raises(ValueError, match="nonzero"):
-        aj.arange(0, 4, 0.5, dtype=aj.int64)
+        aj.arange(0, 4, 0.0, dtype=aj.int64)
 
 
 def test_numbers_wrap_around_below_zero_and_overflow_is_an_error() -> None:

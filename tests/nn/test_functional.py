@@ -387,6 +387,9 @@ def test_negative_circular_padding_crops_before_it_wraps() -> None:
 def test_normalisations_of_no_elements_keep_the_shape() -> None:
     assert F.batch_norm(aj.zeros(0), aj.zeros(0), aj.zeros(0)).shape == (0,)
     assert F.group_norm(aj.zeros(0, 2), 1).shape == (0, 2)
+    for shape, said in (((2, 0), "channels"), ((2, 4, 0, 3), "HxW")):
+        with pytest.raises(RuntimeError, match=f"Expected .*{said} to be greater than 0"):
+            F.group_norm(aj.zeros(shape), 1)
 
 
 def test_attention_in_half_precision_has_only_its_roundings() -> None:

@@ -371,8 +371,6 @@ def arange(
     start, end, step = _plain(start), _plain(end), _plain(step)
     if not all(isinstance(v, int) or isfinite(v) for v in (start, end)):
         raise UsageError(f"unsupported range: {start} -> {end}")
-    if dtype is int64:
-        start, end, step = map(_whole, (start, end, step))  # torch counts in int64, else in float64
     if step == 0:
         raise ZeroStepError("step must be nonzero")
     if (end - start) * step < 0:
@@ -406,7 +404,7 @@ def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:
         return cast(_iota(wide, count) * step + start, dtype)
     if count * wide.size_bytes > np.iinfo(np.intp).max:
         raise UsageError("invalid size, possible overflow?", {"elements": count})
-    if wide is int64 and isinstance(count, int):
+    if wide is int64 and isinstance(count, int) and step:
         ramp: Any = np.arange
         return wrap(ramp(start, start + count * step, step, wide.numpy).astype(dtype.numpy, copy=False))
     values = np.arange(count, dtype=wide.numpy)

@@ -148,6 +148,10 @@ def group_norm(
             "Expected number of channels in input to be divisible by num_groups, but got input of shape "
             f"{list(input.shape)} and num_groups={num_groups}"
         )
+    if seems_equal(channels, 0):
+        raise ShapeError(f"Expected number of channels to be greater than 0, got {channels}")
+    if any(seems_equal(n, 0) for n in input.shape[2:]):
+        raise ShapeError("Expected HxW to be greater than 0, got 0", {"input": input})
     per_group = channels // num_groups
     if all(seems_equal(n, 1) for n in (input.shape[0], per_group, *input.shape[2:])):
         raise ArgumentError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
