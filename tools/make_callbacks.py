@@ -19,7 +19,7 @@ from autojit.ops.data_dependent import DataDependent
 from autojit.ops.formula import is_lowered
 from autojit.passes.pipeline import optimize
 from autojit.schedule.kernels import StructuredKernel
-from autojit.schedule.schedule import schedule
+from autojit.schedule.scheduler import schedule
 from autojit.tensor.tensor import array_type
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cuda.md"

@@ -24,7 +24,8 @@ from autojit.core.machine import Bands, Machine
 from autojit.ir import Graph
 from autojit.schedule import bands, batches, fusion, loops
 from autojit.schedule.bands import Band
-from autojit.schedule.schedule import Schedule, schedule
+from autojit.schedule.schedule import Schedule
+from autojit.schedule.scheduler import schedule
 from benchmarks.systems import prepare
 from benchmarks.workloads import WORKLOADS
 from tests.acceptance.programs import PROGRAMS

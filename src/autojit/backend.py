@@ -1,8 +1,9 @@
 """Back ends: what compiles and runs graphs of one kind of device; the device of a graph's values chooses.
 
 A `Backend` is what `compiler.compile` calls in its order: `machine` for passes and schedule, `lower` for code, `build`
-for an executable. This module is the only one that names code generators. That of GPUs is imported when a graph on a
-CUDA device is compiled; it lowers the kernels of the host in such a graph by the CPU's.
+for an executable. This module is the only one that names code generators. They are imported when a graph is lowered, so
+that a step which is found in the cache does without; that of GPUs lowers the kernels of the host in a graph by the
+CPU's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from autojit.codegen.cpu.lower import lower, lower_some
 from autojit.codegen.cpu.machine import CPU_MACHINE, machine_of
 from autojit.codegen.lowered import LoweredStep, LowerInner, Shared
 from autojit.codegen.target import HostTarget
@@ -52,6 +52,8 @@ def cpu_backend(machine: Machine = CPU_MACHINE) -> Backend:
     """A CPU that has nothing special; ``machine`` has other thresholds in tests."""
 
     def lowered(schedule: Schedule, target: HostTarget) -> LoweredStep:
+        from autojit.codegen.cpu.lower import lower
+
         with PrintedKernels() as begin:
             return lower(schedule, target, Shared(begin))
 
@@ -71,6 +73,8 @@ def cuda_backend() -> Backend:
     machine = replace(CUDA_MACHINE, turns_loops=True) if decides else CUDA_MACHINE
 
     def on_host(schedule: Schedule, kernels: Sequence[Kernel], shared: Shared, lower_inner: LowerInner) -> LoweredStep:
+        from autojit.codegen.cpu.lower import lower_some
+
         return lower_some(schedule, cached_host_target(), kernels, shared, lower_inner)
 
     def lowered(schedule: Schedule, target: CudaTarget) -> LoweredStep:

@@ -1,13 +1,16 @@
-"""The compiler's one door: ``compile(graph) -> Executable``: passes, schedule, code generation, runtime in a row."""
+"""The compiler's one door: ``compile(graph) -> Executable``: passes, schedule, code generation, runtime in a row.
+
+Passes and schedule are imported when a graph goes through them: a step that is found in the cache does without.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from autojit.backend import Backend, backend_of
-from autojit.codegen.lowered import LoweredStep
 from autojit.core.collector_pause import uncollected
 from autojit.core.compile_notice import stage
 from autojit.core.errors import HostDecides
@@ -18,13 +21,13 @@ from autojit.core.records import record
 from autojit.core.recursion import headroom
 from autojit.core.undivided_work import undivided
 from autojit.ir.graph import Graph
-from autojit.passes.pipeline import optimize
 from autojit.runtime.executable import Executable
 from autojit.runtime.kept_steps import found, keep, key_of_step
-from autojit.schedule.forms import KnownForms
-from autojit.schedule.kinds import product_dtypes
-from autojit.schedule.recompute import within_budget
-from autojit.schedule.schedule import Schedule, schedule
+
+if TYPE_CHECKING:
+    from autojit.codegen.lowered import LoweredStep
+    from autojit.schedule.forms import KnownForms
+    from autojit.schedule.schedule import Schedule
 
 __getattr__ = LazyNames(
     __name__,
@@ -119,6 +122,11 @@ def _compiled(
         times.append(time.perf_counter())
         executable = backend.build(lowered, fixed_inputs, fixed_outputs, kept)
         return Compiled(optimized, plan, lowered, executable, _elapsed(("found", "native"), times))
+    from autojit.passes.pipeline import optimize
+    from autojit.schedule.kinds import product_dtypes
+    from autojit.schedule.recompute import within_budget
+    from autojit.schedule.scheduler import schedule
+
     stage(f"passes over {len(graph.nodes)} ops")
     optimized = optimize(graph, machine)
     backend.begin(product_dtypes(optimized, machine))

@@ -12,6 +12,7 @@ import autojit as aj
 import autojit.compiler
 from autojit.core.machine import Machine
 from autojit.ir import Graph, evaluate, parse_graph, verify
+from autojit.passes import pipeline
 from autojit.passes.pipeline import PASSES
 from tests.acceptance.programs import PROGRAMS, assert_close
 from tests.on_cpu import run_pass
@@ -21,7 +22,7 @@ from tests.on_cpu import run_pass
 def graphs_of(name: str) -> tuple[tuple[Graph, ...], Any]:
     """Every graph that reached the compiler while the program ran once, and the jitted step."""
     graphs: list[Graph] = []
-    optimize = autojit.compiler.optimize
+    optimize = pipeline.optimize
 
     def remember(graph: Graph, machine: Machine) -> Graph:
         graphs.append(graph)
@@ -30,7 +31,7 @@ def graphs_of(name: str) -> tuple[tuple[Graph, ...], Any]:
     run = PROGRAMS[name].build("tiny")
     step = aj.jit(run.step)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(autojit.compiler, "optimize", remember)
+        patch.setattr(pipeline, "optimize", remember)
         step(*run.args)
     assert graphs
     return tuple(graphs), step

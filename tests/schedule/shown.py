@@ -14,7 +14,8 @@ import autojit.ops  # noqa: F401
 from autojit.codegen.cpu.machine import CPU_MACHINE
 from autojit.core.machine import Machine
 from autojit.ir import Graph, parse_graph, verify
-from autojit.schedule.schedule import Schedule, schedule
+from autojit.schedule.schedule import Schedule
+from autojit.schedule.scheduler import schedule
 
 _NODE = re.compile(r"(?m)^ {6}(\S+).*$")  # a node of a kernel, its parameters and the user's line
 _VALUES = re.compile(r"  \(([^)]*)\) -> (.*)$", re.MULTILINE)

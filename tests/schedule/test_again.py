@@ -7,7 +7,8 @@ import pytest
 
 import autojit as aj
 from autojit.schedule import again
-from autojit.schedule.schedule import Schedule, schedule
+from autojit.schedule.schedule import Schedule
+from autojit.schedule.scheduler import schedule
 from tests.fuzz_graphs import graph_case
 from tests.on_cpu import optimize
 from tests.schedule.shown import expected, kernels, machine, scheduled

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from autojit.core.sizes import typical
 from autojit.ir.index import Index, LoopVariable
 from autojit.schedule.bands import Band, local_grains
-from autojit.schedule.schedule import Schedule, schedule
+from autojit.schedule.schedule import Schedule
+from autojit.schedule.scheduler import schedule
 from tests.fuzz_graphs import graph_case
 from tests.on_cpu import cpu_with, optimize
 from tests.schedule.shown import expected, kernels, machine, scheduled

@@ -17,7 +17,8 @@ from autojit.ir.graph import Value
 from autojit.schedule.bands import Band
 from autojit.schedule.expressions import Load
 from autojit.schedule.kernels import CopyKernel, Epilogue, Kernel, LoopKernel, MatmulKernel, StructuredKernel
-from autojit.schedule.schedule import Schedule, schedule
+from autojit.schedule.schedule import Schedule
+from autojit.schedule.scheduler import schedule
 from tests.codegen.agreement import disagreement, donations
 from tests.fuzz_graphs import ULPS, graph_case
 from tests.on_cpu import cpu_with, optimize

@@ -8,7 +8,8 @@ import pytest
 from autojit.ir import Graph, evaluate, parse_graph, verify
 from autojit.ops.ordering import Later
 from autojit.schedule.recompute import within_budget
-from autojit.schedule.schedule import Schedule, schedule
+from autojit.schedule.schedule import Schedule
+from autojit.schedule.scheduler import schedule
 from autojit.transforms.adjoint import adjoint
 from tests.fuzz_graphs import draw_inputs, graph_case
 from tests.on_cpu import cpu_with, optimize

@@ -5,8 +5,7 @@ see `codegen.emitter`) or, where a reduction folds, by ``fold``.
 
 Reports. A kernel that can meet a bad index takes two more arguments after the buffers: the address of the step's error
 words and its own code in that step. Word 0, ``code << 32 | site``, says who found what; word 1 is the offending
-position where it is known. Sites from ``ACCESS_SITE`` on are accesses of a checked kernel, those from ``FAILURE_SITE``
-on are linked functions that failed (``failing``; word 1 is the failure's number), others are look-ups (1, 2, ...).
+position where it is known; for the sites see `report_sites`.
 
 In the checked form (``AUTOJIT_CHECK=1``) every load and store compares its position with the buffer's size; an access
 outside is reported and skipped.
@@ -26,14 +25,12 @@ from autojit.codegen.emitter import ScalarEmitter
 from autojit.codegen.folding import FoldEmitter
 from autojit.codegen.function_text import FunctionText, Operand
 from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.report_sites import ACCESS_SITE, FAILURE_SITE
 from autojit.codegen.scalar import Scalar, memory_type, register_type
 from autojit.core.dtypes import DType
 from autojit.core.sizes import size_max
 from autojit.ir.graph import Node
 from autojit.ir.op import Op
-
-ACCESS_SITE = 1 << 16
-FAILURE_SITE = 1 << 15
 
 
 @runtime_checkable

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+WRITTEN_OUT = "; vectors, registers and order are written out"
+"""First line of a module that LLVM's passes gain nothing in: they would only take half as long again to compile."""
+
+WALKED = f"{WRITTEN_OUT}, in functions that the kernel walks to"
+"""The same, of a kernel that has no inner loop without a call: what is left of it when its functions are taken out
+(`runtime.shared_functions`) is compiled in a seventh of the time as it stands, and runs as long."""
+
 
 class Signature:
     """A function as its callers see it. A plain class, because one is made for every function in every process.

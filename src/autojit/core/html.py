@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 
 _CELL = "padding: 1px 8px; text-align: left; vertical-align: top"
+
+
+def escaped(text: object) -> str:
+    """A text as HTML shows it. Python's module comes with all of HTML's entities, and few programs show anything so."""
+    from html import escape
+
+    return escape(str(text))
 
 
 def table(rows: Iterable[Sequence[object]], head: Sequence[object] = ()) -> str:
@@ -21,7 +27,7 @@ def table(rows: Iterable[Sequence[object]], head: Sequence[object] = ()) -> str:
 
 
 def _row(cells: Sequence[object], kind: str) -> str:
-    made = [f"<{kind} style='{_CELL}'>{escape(str(cell))}</{kind}>" for cell in cells]
+    made = [f"<{kind} style='{_CELL}'>{escaped(cell)}</{kind}>" for cell in cells]
     return f"<tr>{''.join(made)}</tr>"
 
 
@@ -32,7 +38,7 @@ def folded(title: str, inner: Sequence[str], is_open: bool = False, note: str = 
         >>> folded("a < b", [])
         '<div><code>a &lt; b</code></div>'
     """
-    head = f"<code>{escape(title)}</code>{f' <small>{escape(note)}</small>' if note else ''}"
+    head = f"<code>{escaped(title)}</code>{f' <small>{escaped(note)}</small>' if note else ''}"
     if not inner:
         return f"<div>{head}</div>"
     body = f"<div style='margin-left: 1.5em'>{''.join(inner)}</div>"

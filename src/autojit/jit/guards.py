@@ -9,7 +9,6 @@ another object is not a change.
 
 from __future__ import annotations
 
-import decimal
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import BuiltinMethodType, FunctionType, MethodType, MethodWrapperType
@@ -281,8 +280,9 @@ _UNCHANGED = frozenset((*PRIMITIVES, tuple, FunctionType, property, staticmethod
 
 def is_value(obj: object) -> bool:
     """Whether an object of the standard library never changes and is equal to others that mean the same."""
-    is_one = module_of(type(obj)) in _OF_VALUES and type(obj).__hash__ is not None
-    return is_one and not isinstance(obj, decimal.Context) and not hasattr(obj, "__next__")
+    kind = type(obj)
+    is_one = module_of(kind) in _OF_VALUES and kind.__hash__ is not None
+    return is_one and kind.__name__ != "Context" and not hasattr(obj, "__next__")  # decimal's is changed in place
 
 
 def _is_one(a: object, b: object) -> bool:

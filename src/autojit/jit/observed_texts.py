@@ -6,7 +6,6 @@ or returns it, a ``Late`` stands for it; elsewhere it is the text of the call at
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -41,7 +40,7 @@ class ObservedTexts(ObservedDraws):
 
     def _made_late(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead of a function that makes a text, or a number for one, of numbers of the step."""
-        if function is json.dumps and any(map(is_of_step, flatten(list(arguments))[0])):
+        if function is not None and function is _dumps() and any(map(is_of_step, flatten(list(arguments))[0])):
             return self._dumped_late
         if not any(is_of_step(argument) for argument in arguments):
             return None
@@ -55,7 +54,8 @@ class ObservedTexts(ObservedDraws):
         return None if made is None else lambda *_: made
 
     def _dumped_late(self, *args: object, **options: Any) -> Any:
-        return late(partial(json.dumps, **options), args, self.outside) or of_digits(json.dumps, *args, **options)
+        dumps = _dumps()
+        return late(partial(dumps, **options), args, self.outside) or of_digits(dumps, *args, **options)
 
     def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], use: int) -> Any:
         """What a function makes of what the step computes: late where its ``use`` lets it, else of this capture."""
@@ -78,6 +78,11 @@ class ObservedTexts(ObservedDraws):
             self.foreign.defer_log(print, *args, file=file, **kwargs)
         else:
             print(*map(at_once, args), file=file, **kwargs)
+
+
+def _dumps() -> Any:
+    """``json.dumps``, if anybody has imported it."""
+    return getattr(sys.modules.get("json"), "dumps", None)
 
 
 def can_wait(use: int) -> bool:

@@ -12,7 +12,6 @@ from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.printing import names_of, print_graph
 from autojit.jit.device_report import grid_lines
 from autojit.runtime.kernel_timing import entry_name
-from autojit.schedule.text import print_schedule
 
 if TYPE_CHECKING:
     from autojit.compiler import Compiled
@@ -46,7 +45,7 @@ def stage_of(compiled: Compiled, name: str) -> str:
     """The text of a stage that is made of the schedule."""
     if name == "schedule":
         lines = grid_lines(compiled.lowered, compiled.executable.device_lines())
-        return "\n".join([print_schedule(compiled.schedule), *lines])
+        return "\n".join([str(compiled.schedule), *lines])
     if name == "ptx":
         return "\n\n".join(compiled.executable.device_texts("ptx"))
     texts = kernel_texts(compiled.lowered)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 MOST_HINTS = 5
 
@@ -27,6 +26,8 @@ def key_hints(missing: Sequence[str], unexpected: Sequence[str]) -> list[str]:
     if prefix:
         fix = f"model.{prefix.rstrip('.')}.load_state_dict(state)"
         return [f'  fix       the model\'s keys begin with "{prefix}", the saved ones do not: {fix}']
+    from difflib import get_close_matches
+
     found = []
     for key in missing[: 4 * MOST_HINTS]:
         near = get_close_matches(key, unexpected, 1, 0.75)

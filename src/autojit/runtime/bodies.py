@@ -11,12 +11,11 @@ import ctypes
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
 from autojit.codegen.cpu.plan.runner import plan_ir
-from autojit.codegen.cpu.vector_text import WALKED, WRITTEN_OUT
-from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.lowered import LoweredStep
+from autojit.codegen.module_text import WALKED, WRITTEN_OUT
 from autojit.core.config import config
 from autojit.core.dtypes import BY_SHORT
 from autojit.core.late_interrupts import late_interrupts
@@ -31,6 +30,9 @@ from autojit.runtime.object_cache import default_cache, object_key
 from autojit.runtime.pool import parallel_for_address
 from autojit.runtime.shared_functions import taken_apart
 from autojit.runtime.sources import writers_identity
+
+if TYPE_CHECKING:
+    from autojit.codegen.kernel_function import KernelFunction
 
 COLLECTIVES = (
     *(f"aj_{name}{manner}" for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
@@ -95,6 +97,8 @@ def is_compiled(text: str) -> bool:
 
 def load_written(write: Callable[[KernelFunction], None]) -> LoadedObject:
     """The loaded code of a kernel for this machine that somebody else writes."""
+    from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
+
     kernel = CpuKernel(KernelModule(), "kernel")
     write(kernel)
     kernel.finish()
@@ -120,21 +124,30 @@ def plan_object() -> LoadedObject:
 
 
 def gemm_content(short: str) -> bytes:
-    """The object of a dtype's matrix products. Their text, which takes 9 ms to write, is found by who writes it.
+    """The object of a dtype's matrix products."""
 
-    LLVM's passes would double the compile time and gain nothing there.
+    def text() -> str:
+        from autojit.codegen.cpu.products.gemm import gemm_module
+
+        return gemm_module(BY_SHORT[short], cached_host_target())
+
+    return _found_by_writers(f"products {short}", text, config.opt_level)
+
+
+def _found_by_writers(what: str, text: Callable[[], str], opt_level: int) -> bytes:
+    """The object of a text that autojit's sources alone decide, found by who writes it.
+
+    That spares the text of products, which takes 9 ms, and the import of what writes it. LLVM's passes would double
+    the compile time and gain nothing there.
     """
     target, writers = cached_host_target(), writers_identity()
 
     def compiled() -> bytes:
-        from autojit.codegen.cpu.products.gemm import gemm_module
-
-        return default_cache().object(gemm_module(BY_SHORT[short], target), target, config.opt_level, 0)
+        return default_cache().object(text(), target, opt_level, 0)
 
     if writers is None:
         return compiled()
-    key = object_key(f"products {short}, written by {writers}", target, config.opt_level, 0)
-    return default_cache().blob(key, compiled)
+    return default_cache().blob(object_key(f"{what}, written by {writers}", target, opt_level, 0), compiled)
 
 
 def _written_products(shorts: Sequence[str], _: Mapping[str, int]) -> Iterator[LoadedObject]:
@@ -151,9 +164,13 @@ def _gemm_object(short: str) -> LoadedObject:
 
 def matmul_content(short: str) -> bytes:
     """The object of the bodies that run a dtype's matrix products, which call ``aj_gemm_`` and its name."""
-    from autojit.codegen.cpu.plan.products import product_ir  # few steps need it, as above and below
 
-    return default_cache().object(product_ir(BY_SHORT[short]), cached_host_target(), opt_level=0)
+    def text() -> str:
+        from autojit.codegen.cpu.plan.products import product_ir
+
+        return product_ir(BY_SHORT[short])
+
+    return _found_by_writers(f"bodies of products {short}", text, 0)
 
 
 @once

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.codegen.cpu.plan.records import INTERRUPTED
-from autojit.codegen.kernel_function import ACCESS_SITE, FAILURE_SITE
 from autojit.codegen.lowered import Reporter
+from autojit.codegen.report_sites import ACCESS_SITE, FAILURE_SITE
 from autojit.core.errors import AutojitError, CompileError, IndexOutOfRangeError
 from autojit.runtime.group_words import settle
 from autojit.runtime.interrupts import ERROR_WORDS, EXCEPTION_WORDS, raise_again

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
-from autojit.codegen.cpu.vector_text import WRITTEN_OUT
+from autojit.codegen.module_text import WRITTEN_OUT
 
 _NAME = re.compile(r"@([\w.]+)")
 _PARAMETER = re.compile(r" %[\w.]+(?=[,)])")

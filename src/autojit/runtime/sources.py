@@ -8,8 +8,8 @@ from hashlib import sha256
 
 from autojit.core.once import once
 
-_PRODUCTS = ("core", "codegen", "codegen/cpu", "codegen/cpu/products")
-"""What writes the matrix products. Other rooms write nothing of them."""
+_PRODUCTS = ("core", "codegen", "codegen/cpu", "codegen/cpu/plan", "codegen/cpu/products")
+"""What writes the matrix products and the bodies around them. Other rooms write nothing of them."""
 _COMPILER = ("", "core", "ir", "ops", "transforms", "passes", "schedule", "codegen")
 """What makes a lowered step of a graph, with the rooms inside; the first is the compiler's one door."""
 _OF_DEVICES = "codegen/cuda"

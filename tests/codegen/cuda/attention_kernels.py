@@ -14,7 +14,7 @@ from autojit.core.dtypes import DType, float32
 from autojit.ops.attention import Attending, Attention, AttentionAdjoint
 from autojit.passes.pipeline import optimize
 from autojit.schedule.kernels import StructuredKernel
-from autojit.schedule.schedule import schedule
+from autojit.schedule.scheduler import schedule
 from tests.codegen.cuda.emulated import TARGET, run_grid
 from tests.ops.laws import graph_of
 

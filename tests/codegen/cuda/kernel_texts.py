@@ -29,7 +29,8 @@ from autojit.ops.sorting import Sort
 from autojit.ops.triangular_factors import LuPivots
 from autojit.passes.pipeline import optimize
 from autojit.schedule.kernels import LoopKernel, MatmulKernel, StructuredKernel
-from autojit.schedule.schedule import Schedule, schedule
+from autojit.schedule.schedule import Schedule
+from autojit.schedule.scheduler import schedule
 from benchmarks.systems import prepare
 from benchmarks.workloads import WORKLOADS
 from tests.acceptance.programs import PROGRAMS

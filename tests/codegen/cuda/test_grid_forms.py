@@ -15,7 +15,7 @@ from autojit.codegen.cuda.grid_loops import print_grid
 from autojit.codegen.cuda.grid_plan import plan_grid
 from autojit.codegen.cuda.machine import CUDA_MACHINE
 from autojit.codegen.cuda.target import CudaTarget
-from autojit.codegen.kernel_function import ACCESS_SITE, FAILURE_SITE
+from autojit.codegen.report_sites import ACCESS_SITE, FAILURE_SITE
 from autojit.core.config import config
 from autojit.core.dtypes import float32
 from autojit.core.types import TensorType
@@ -25,7 +25,7 @@ from autojit.passes.pipeline import optimize
 from autojit.schedule.expressions import Load
 from autojit.schedule.kernels import LoopKernel
 from autojit.schedule.loops import Form, LoopProgram, Store
-from autojit.schedule.schedule import schedule
+from autojit.schedule.scheduler import schedule
 from tests.codegen.cuda.grids import CODE, LANE_ORDERS, LARGE, SMALL, Known, all_values, disagreements, run
 
 ULPS = 16.0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autojit.codegen.cuda import matrices
-from autojit.codegen.kernel_function import FAILURE_SITE
+from autojit.codegen.report_sites import FAILURE_SITE
 from autojit.ir.op import Op
 from autojit.ops.decompositions import Qr
 from autojit.ops.definiteness import FirstBadMinor

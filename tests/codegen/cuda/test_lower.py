@@ -19,7 +19,8 @@ from autojit.ir.graph import Graph, Value
 from autojit.passes.pipeline import optimize
 from autojit.runtime.host import cached_host_target
 from autojit.schedule.kernels import Kernel
-from autojit.schedule.schedule import Schedule, schedule
+from autojit.schedule.schedule import Schedule
+from autojit.schedule.scheduler import schedule
 
 TARGET = CudaTarget("sm_90", 8)
 

@@ -20,7 +20,7 @@ from autojit.ir import parse_graph
 from autojit.passes.pipeline import optimize
 from autojit.schedule.kernels import LoopKernel
 from autojit.schedule.loops import LoopProgram
-from autojit.schedule.schedule import schedule
+from autojit.schedule.scheduler import schedule
 from tests.codegen.cuda.grids import LARGE, launches, loop_kernels
 from tests.codegen.cuda.test_grid_forms import softmax
 from tests.codegen.cuda.test_op_samples import PARTS, samples

@@ -22,7 +22,7 @@ from autojit.ops.scattering import Scattering
 from autojit.passes.pipeline import optimize
 from autojit.schedule.kernels import StructuredKernel
 from autojit.schedule.loops import LoopProgram
-from autojit.schedule.schedule import schedule
+from autojit.schedule.scheduler import schedule
 from tests.codegen.agreement import disagreement
 from tests.codegen.cuda.emulated import TARGET, run_grid
 from tests.codegen.cuda.grids import LANE_ORDERS, LARGE, SMALL, Known, all_values, disagreements, loop_kernels

@@ -17,7 +17,7 @@ from autojit.ir.graph import Value
 from autojit.ops.reductions import Prod
 from autojit.passes.pipeline import optimize
 from autojit.schedule.loops import LoopProgram
-from autojit.schedule.schedule import schedule
+from autojit.schedule.scheduler import schedule
 from tests.codegen.agreement import disagreement
 from tests.codegen.cuda.grids import LARGE, SMALL, all_values, run
 from tests.fuzz_graphs import ULPS, graph_case

@@ -15,7 +15,7 @@ from autojit.ir import parse_graph
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.scan_steps import Scan
 from autojit.passes.pipeline import optimize
-from autojit.schedule.schedule import schedule
+from autojit.schedule.scheduler import schedule
 from tests.codegen.cuda.test_lower import TARGET, heads, on_host
 
 X = "f32[8]@cuda:0"

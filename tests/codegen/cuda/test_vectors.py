@@ -17,7 +17,7 @@ from autojit.codegen.grid_text import Buffer
 from autojit.compiler import compile as compile_graph
 from autojit.core.dtypes import ALL_DTYPES
 from autojit.passes.pipeline import optimize
-from autojit.schedule.schedule import schedule
+from autojit.schedule.scheduler import schedule
 from tests.codegen.cuda.grids import LANE_ORDERS, LARGE, SMALL, all_values, loop_kernels, run
 from tests.codegen.cuda.test_grid_forms import check, programs_of
 from tests.codegen.cuda.test_machine_code import accesses, entries, program_of

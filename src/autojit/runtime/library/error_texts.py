@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autojit.codegen.kernel_function import FAILURE_SITE
 from autojit.codegen.lowered import Reporter
+from autojit.codegen.report_sites import FAILURE_SITE
 from autojit.runtime.failures import reported_error
 from autojit.runtime.library.interface import TEXTS, Code, ReporterRow
 

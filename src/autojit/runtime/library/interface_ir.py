@@ -9,10 +9,10 @@ from __future__ import annotations
 from autojit.codegen.cpu.plan.records import TapeWords
 from autojit.codegen.cpu.plan.runner import STEP
 from autojit.codegen.cpu.plan.sizes import SIZES
-from autojit.codegen.kernel_function import ACCESS_SITE, FAILURE_SITE
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import NativeFunction, body
 from autojit.codegen.records import Field
+from autojit.codegen.report_sites import ACCESS_SITE, FAILURE_SITE
 from autojit.core.once import once
 from autojit.runtime.library.instance_image import PAGE_BYTES
 from autojit.runtime.library.interface import (

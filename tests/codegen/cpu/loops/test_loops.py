@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import autojit.ops  # noqa: F401
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
-from autojit.codegen.kernel_function import ACCESS_SITE
+from autojit.codegen.report_sites import ACCESS_SITE
 from autojit.codegen.target import host_target
 from autojit.compiler import Compiled, compile
 from autojit.core.dtypes import float32

@@ -40,8 +40,8 @@ from autojit.codegen.cpu.convolutions.packing import divide, offset
 from autojit.codegen.cpu.convolutions.tile_places import BlockOfTiles, Places, Span
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.machine import aligned
-from autojit.codegen.cpu.vector_text import INTERNAL, WALKED, VectorKernel, VectorModule, VectorText
-from autojit.codegen.module_text import Signature
+from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule, VectorText
+from autojit.codegen.module_text import WALKED, Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import float32
 from autojit.core.sizes import typical

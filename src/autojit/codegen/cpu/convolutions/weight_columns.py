@@ -25,9 +25,9 @@ from autojit.codegen.cpu.convolutions.movers import Lanes
 from autojit.codegen.cpu.convolutions.packing import divide, offset, pack_signature, write_pack
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.machine import aligned
-from autojit.codegen.cpu.vector_text import INTERNAL, WRITTEN_OUT, VectorKernel, VectorModule, VectorText
+from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State
-from autojit.codegen.module_text import Signature
+from autojit.codegen.module_text import WRITTEN_OUT, Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import float32, float64
 from autojit.core.records import record

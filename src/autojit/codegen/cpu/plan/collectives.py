@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from autojit.codegen.cpu.plan.records import BEGUN, CollectiveContext, GroupWords, Request
-from autojit.codegen.kernel_function import FAILURE_SITE
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import NativeFunction, body
 from autojit.codegen.records import Field
+from autojit.codegen.report_sites import FAILURE_SITE
 from autojit.core.once import once
 
 LOST = -1  # what is reported of a group that has been left, or has another size: `ops.collectives.LOST`
