@@ -404,7 +404,7 @@ def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:
         return cast(_iota(wide, count) * step + start, dtype)
     if count * wide.size_bytes > np.iinfo(np.intp).max:
         raise UsageError("invalid size, possible overflow?", {"elements": count})
-    if wide is int64 and isinstance(count, int) and step:
+    if wide is int64 and step and isinstance(count, int):
         ramp: Any = np.arange
         return wrap(ramp(start, start + count * step, step, wide.numpy).astype(dtype.numpy, copy=False))
     values = np.arange(count, dtype=wide.numpy)

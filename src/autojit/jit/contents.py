@@ -24,6 +24,7 @@ from autojit.jit.held_contents import items_of, parts_of, snapshot, without_keys
 from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class, is_without_secrets
 from autojit.jit.places import attributes_of, defines, is_a, module_of
 from autojit.jit.tables import NAMING, digits, settle_digits, shown_key
+from autojit.jit.traced_math import REPLACED_TABLES
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.node import Node
 from autojit.tensor.tensor import Tensor
@@ -217,6 +218,8 @@ class Contents(ContainerChanges):
     def whole(self, value: Any, deep: bool = True, depth: int = 0) -> None:
         """All of a container from outside has been read; ``deep``: also what is in the containers in it."""
         observer = self.observer
+        if id(value) in REPLACED_TABLES:
+            return  # ``globals()`` has the table of builtins: what is looked up there is noted by name
         if is_a(value, ARRAYS):
             self.arrays.check(value)
         elif is_a(value, set) and id(value) in self._before:

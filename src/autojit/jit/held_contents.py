@@ -83,10 +83,31 @@ def put(table: dict[Any, Any], key: object, value: object) -> None:
 
 
 def fill(container: object, items: object) -> None:
-    """By Python's own methods: a user's class may have others, which nobody has called."""
+    """By Python's own methods: a user's class may have others, which nobody has called.
+
+    What stays in a dictionary is never missing from it: it may be a namespace that other code looks names up in.
+    """
     kind: Any = next(kind for kind in (OrderedDict, dict, list, deque, set) if is_a(container, kind))
+    if is_a(container, dict):
+        _fill_table(kind, container, items)
+        return
     kind.clear(container)
-    (kind.update if is_a(container, set | dict) else kind.extend)(container, items)
+    (kind.update if is_a(container, set) else kind.extend)(container, items)
+
+
+def _fill_table(kind: Any, table: Any, items: Any) -> None:
+    """What is to go goes, what is to stay is assigned, and goes to the end in turn where the order is another."""
+    assign, take, keys = kind.__setitem__, kind.pop, kind.__iter__
+    wanted = dict(items)
+    for key in [key for key in keys(table) if key not in wanted]:
+        take(table, key)
+    for key, value in wanted.items():
+        assign(table, key, value)
+    in_order = zip(keys(table), wanted, strict=True)
+    first = next((k for k, (now, key) in enumerate(in_order) if now is not key), len(wanted))
+    for key in list(wanted)[first:]:
+        take(table, key)
+        assign(table, key, wanted[key])
 
 
 def parts_of(value: Collection[Any]) -> list[tuple[Any, Any]]:

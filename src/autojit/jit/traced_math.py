@@ -214,6 +214,8 @@ _REPLACED: list[tuple[ModuleType, dict[str, Callable[..., Any]]]] = [
     (math, _replacements()),
     (builtins, {"min": _choice(min, "lt"), "max": _choice(max, "gt"), "len": _length(len)}),
 ]
+REPLACED_TABLES = frozenset(id(vars(module)) for module, _ in _REPLACED)
+"""Namespaces that captures themselves change, and change back."""
 _originals: list[dict[str, Callable[..., Any]]] = []
 
 
