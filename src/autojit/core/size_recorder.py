@@ -57,6 +57,7 @@ class Recorder(Protocol):
 
 class _Recording(threading.local):
     recorder: Recorder | None = None
+    have_agreed: bool = False
 
 
 asked = _Recording()
@@ -70,6 +71,16 @@ def recording(recorder: Recorder | None) -> Iterator[None]:
         yield
     finally:
         asked.recorder = before
+
+
+@contextmanager
+def agreed() -> Iterator[None]:
+    """Inside, rules are applied to parts of a graph that was recorded: sizes that stand side by side have agreed."""
+    before, asked.have_agreed = asked.have_agreed, True
+    try:
+        yield
+    finally:
+        asked.have_agreed = before
 
 
 _Called = TypeVar("_Called", bound=Callable[..., Any])

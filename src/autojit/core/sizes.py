@@ -10,7 +10,8 @@ known to be equal) and an order is an error, so that nothing which depends on th
 
 So a size behaves in a capture as the int of this call, whoever asks. What the compiler asks instead has a name:
 `structure` is what types, ops and keys are compared by (whether they are written alike); `surely_equal` looks for a
-special case and leaves the capture general; `seems_equal` takes a size that the step counts for general.
+special case and leaves the capture general; `seems_equal` takes a size that the step counts for general; `fit` is what
+rules ask that give an error.
 """
 
 from __future__ import annotations
@@ -332,6 +333,20 @@ def agree(a: int, b: int) -> bool:
 def agree_on(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     """`agree` for two shapes."""
     return a is b or (len(a) == len(b) and all(map(agree, a, b)))
+
+
+def fit(a: int, b: int) -> bool:
+    """`agree` for a rule that gives an error where they do not.
+
+    A capture asks, and notes the answer. Passes, which apply rules again to parts of what was recorded, have nobody to
+    ask: sizes that stood beside each other then have agreed (`agreed`), unless they surely differ.
+    """
+    return agree(a, b) or (asked.have_agreed and asked.recorder is None and _known_equal(a, b) is None)
+
+
+def fit_together(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """`fit` for two shapes."""
+    return a is b or (len(a) == len(b) and all(map(fit, a, b)))
 
 
 def distinct(sizes: Iterable[int]) -> list[int]:

@@ -116,7 +116,9 @@ def nan_to_num(
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """``log(x / (1 - x))``; ``eps`` clamps to [eps, 1 - eps] first."""
     x = floating(input, "logit")
-    x = x if eps is None else clamp(x, eps, 1 - eps)
+    if eps is not None:
+        limited = clamp(x, eps, 1 - eps)
+        x = limited if eps <= 0.5 else where(x < eps, eps, limited)  # torch looks at the lower end first
     return in_one_pass("logit", (), x, node="LogitBackward0", eps=None if eps is None else as_float(eps))
 
 

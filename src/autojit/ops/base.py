@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError, int_expected
-from autojit.core.sizes import agree, is_symbolic, seems_equal, surely_equal
+from autojit.core.sizes import fit, is_symbolic, seems_equal, surely_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import O, Op, Operands, Rule, bind, linear_jvp
@@ -77,7 +77,7 @@ def _broadcast(shapes: Sequence[Shape], op: str) -> Shape:
             if surely_equal(extent, have) or surely_equal(extent, 1):
                 continue
             is_stretched = surely_equal(have, 1)
-            if not is_stretched and not agree(extent, have):
+            if not is_stretched and not fit(extent, have):
                 if seems_equal(extent, 1):
                     continue
                 is_stretched = seems_equal(have, 1)

@@ -12,7 +12,7 @@ import numpy as np
 from autojit.core.dtypes import HALVES, DType, bool_, float32
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
-from autojit.core.sizes import agree, seems_equal
+from autojit.core.sizes import fit, seems_equal
 from autojit.core.types import TensorType
 from autojit.ir.op import Ndarray, O, Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes, conjugate, normalize_axis, product_jvp, tangent_sum
@@ -181,7 +181,7 @@ def _product(operand: DType, result: DType) -> Matmul:
 
 def check_inner(x: TensorType, w: TensorType) -> None:
     """Raise ShapeError unless the last axis of ``x`` has the extent of the last but one of ``w``."""
-    if not agree(x.shape[-1], w.shape[-2]):
+    if not fit(x.shape[-1], w.shape[-2]):
         raise inner_axes_differ(x, w)
 
 

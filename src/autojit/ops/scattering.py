@@ -15,6 +15,7 @@ import numpy as np
 from autojit.core.dtypes import DType, bfloat16, float16
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError
 from autojit.core.records import record
+from autojit.core.sizes import fit_together
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Ndarray, O, Operand, Operands, bind
@@ -73,7 +74,7 @@ class Scattering(Structured, abstract=True):
             raise ArgumentError(f"{self.name}: combine must be one of {COMBINES}, not {self.combine!r}")
         if base.dtype is not src.dtype:
             raise DTypeError(f"{self.name}(): Expected self.dtype to be equal to src.dtype", {"self": base, "src": src})
-        if src.shape != shape:
+        if not fit_together(src.shape, shape):
             raise ShapeError(f"{self.name}: src must have shape {list(shape)}", {"base": base, "src": src})
         return base
 

@@ -15,7 +15,7 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.records import record
-from autojit.core.sizes import agree, size_max, surely_equal, surely_less
+from autojit.core.sizes import fit, size_max, surely_equal, surely_less
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
 from autojit.ir.op import Ndarray, O, Op, Operands, bind
@@ -56,7 +56,7 @@ class Reshape(View):
     node_class: ClassVar[str] = "ViewBackward0"
 
     def result_type(self, x: TensorType) -> TensorType:
-        if not agree(prod(self.shape), x.size):
+        if not fit(prod(self.shape), x.size):
             raise _bad_reshape(self.shape, x)
         return x.with_shape(self.shape)
 

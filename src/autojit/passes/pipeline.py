@@ -10,6 +10,7 @@ from typing import cast
 from autojit.core.config import config
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.machine import Machine
+from autojit.core.size_recorder import agreed
 from autojit.ir.graph import Graph
 from autojit.ir.verifier import verify
 from autojit.passes.accumulate import accumulate_products
@@ -93,15 +94,16 @@ def optimize(graph: Graph, machine: Machine) -> Graph:
 
     Under ``AUTOJIT_CHECK=1`` the verifier looks at the graph before the first and after each.
     """
-    if config.check:
-        verify(graph, after="recording")
-    graph = optimize_bodies(graph, machine, partial(optimize, machine=machine))
-    for run in NEEDED if config.passes == "none" else PASSES:
-        late_interrupts.poll()
-        graph = run_pass(run, graph, machine)
+    with agreed():
         if config.check:
-            verify(graph, after=run.__name__)
-    return graph
+            verify(graph, after="recording")
+        graph = optimize_bodies(graph, machine, partial(optimize, machine=machine))
+        for run in NEEDED if config.passes == "none" else PASSES:
+            late_interrupts.poll()
+            graph = run_pass(run, graph, machine)
+            if config.check:
+                verify(graph, after=run.__name__)
+        return graph
 
 
 def without_kernels(graph: Graph, machine: Machine) -> Graph:
