@@ -214,7 +214,7 @@ class ProductPrinter(CudaKernel):
         runs = self.elements(results)
         for fragment in results.sums(totals):
             found: list[Vector] = []
-            for sums, elements in zip(fragment, runs, strict=False):
+            for sums, elements in zip(fragment, runs, strict=False):  # a fragment that ends asks for no further run
                 if all(one.inside == elements[0].inside for one in elements):
                     found.append(list(zip(elements, sums, strict=True)))
                 else:
