@@ -39,17 +39,35 @@ def test_functions_have_at_most_60_lines() -> None:
     assert long == []
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=name)
-def test_a_readme_names_files_that_are_there(folder: Path) -> None:
+@pytest.mark.parametrize("readme", sorted(PACKAGE.rglob("README.md")), ids=name)
+def test_a_readme_names_files_that_are_there(readme: Path) -> None:
     """By their path from the README's folder, from the package, from ``src`` or from the root."""
-    text = (folder / "README.md").read_text(encoding="utf-8")
+    folder = readme.parent
     below = {path.name for path in folder.rglob("*.py")}
     missing = [
         file
-        for file in re.findall(r"`([\w/]+\.py)`", text)
+        for file in files_named_in(readme)
         if file not in below and not any((root / file).exists() for root in (folder, PACKAGE, PACKAGE.parent, ROOT))
     ]
     assert missing == []
+
+
+def test_design_notes_name_files_that_are_there() -> None:
+    """By the end of their path, in whatever folder they are."""
+    folders = (ROOT / part for part in ("src", "tests", "tools", "benchmarks", "examples"))
+    there = [f"/{name(path)}" for folder in folders for path in folder.rglob("*.py")]
+    pages = [*(ROOT / "docs" / "design").glob("*.md"), ROOT / "docs" / "how_it_works.md", ROOT / "CONTRIBUTING.md"]
+    missing = {
+        (page.name, file)
+        for page in pages
+        for file in files_named_in(page)
+        if not any(path.endswith(f"/{file}") for path in there)
+    }
+    assert missing == set()
+
+
+def files_named_in(page: Path) -> list[str]:
+    return re.findall(r"`([\w/]+\.py)`", page.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=name)

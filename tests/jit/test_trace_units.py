@@ -18,13 +18,13 @@ from autojit.tensor.lent_gradients import step_gradient
 from autojit.tensor.tensor import StepGradient
 
 Point = namedtuple("Point", "x y")
-LEAVES = st.one_of(st.integers(), st.none(), st.text(max_size=2))
+LEAVES = st.one_of(st.integers(), st.none(), st.text("ab", max_size=2))
 TREES = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.lists(inner, max_size=3).map(tuple),
-        st.dictionaries(st.text(max_size=2), inner, max_size=3),
+        st.dictionaries(st.text("ab", max_size=2), inner, max_size=3),
         st.tuples(inner, inner).map(lambda pair: Point(*pair)),
         st.lists(inner, max_size=2).map(lambda items: OrderedDict(enumerate(items))),
     ),

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from autojit.codegen.cuda.product_choice import Choice
-from autojit.codegen.cuda.product_kernel import ProductPrinter, job_of, printed
+from autojit.codegen.cuda.product_job import job_of
+from autojit.codegen.cuda.product_kernel import ProductPrinter, printed
 from autojit.codegen.cuda.product_tiles import LAYOUTS, SHORT_SUM, Tile, fragment_of, tiles_of
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText

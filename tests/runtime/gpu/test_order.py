@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autojit.runtime.gpu.order import Access, Effect, Place, predecessors, settled
+from autojit.runtime.gpu.order import Access, Effect, Order, Place
 
 EFFECTS: tuple[Effect, ...] = ("reads", "writes")
 
@@ -48,7 +48,7 @@ def reached(after: list[tuple[int, ...]]) -> list[set[int]]:
 @pytest.mark.parametrize("seed", range(40))
 def test_whoever_conflicts_is_ordered_and_no_edge_is_superfluous(seed: int) -> None:
     launches = random_launches(np.random.default_rng(seed))
-    after = predecessors(launches)
+    after = Order(launches).after
     before = reached(after)
     for k, mine in enumerate(launches):
         for j, others in enumerate(launches[:k]):
@@ -63,12 +63,12 @@ def test_whoever_conflicts_is_ordered_and_no_edge_is_superfluous(seed: int) -> N
 def test_what_is_settled_was_written_before_those_right_in_front_began(seed: int) -> None:
     """So whoever waits for these alone finds it complete, and they do not write it: it may be read at once."""
     launches = random_launches(np.random.default_rng(seed))
-    after = predecessors(launches)
-    before = reached(after)
+    order = Order(launches)
+    after, before = order.after, reached(order.after)
     reads = [[access for access in one if access.effect == "reads"] for one in launches]
-    for k, (mine, flags) in enumerate(zip(reads, settled(launches, after, reads), strict=True)):
+    for k, mine in enumerate(reads):
         complete = set[int]().union(*(before[j] for j in after[k]))
-        for access, is_settled in zip(mine, flags, strict=True):
+        for access, is_settled in zip(mine, order.settled(k, mine), strict=True):
             writers = {j for j in range(k) if any(conflict(access, other) for other in launches[j])}
             assert is_settled == writers.isdisjoint(after[k])
             assert not is_settled or writers <= complete
@@ -91,4 +91,4 @@ def test_what_is_settled_was_written_before_those_right_in_front_began(seed: int
     ],
 )
 def test_what_may_be_the_same_memory_conflicts(a: Access, b: Access, expected: bool) -> None:
-    assert predecessors([[a], [b]]) == predecessors([[b], [a]]) == [(), (0,) if expected else ()]
+    assert Order([[a], [b]]).after == Order([[b], [a]]).after == [(), (0,) if expected else ()]

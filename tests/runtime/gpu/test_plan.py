@@ -23,7 +23,7 @@ from autojit.runtime.gpu import bodies, early, graphs, moving
 from autojit.runtime.gpu.devices import CudaDevice
 from autojit.runtime.gpu.emulator.driver import EmulatedDriver
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
-from autojit.runtime.gpu.order import Access, Place, predecessors
+from autojit.runtime.gpu.order import Access, Order, Place
 from autojit.runtime.gpu.works import flat, items_of, with_report
 from tests.runtime.gpu.runs import (
     CUDA,
@@ -164,7 +164,7 @@ def test_an_edge_that_is_missing_is_found(seed: int, monkeypatch: pytest.MonkeyP
     assert edges
     for edge in edges:
         for module in (bodies, early):
-            monkeypatch.setattr(module, "predecessors", partial(_without, *edge))
+            monkeypatch.setattr(module, "Order", partial(_without, *edge))
         step = Step(memory, launches)
         step()
         with pytest.raises(EmulatedFault, match="missing edge"):
@@ -172,14 +172,15 @@ def test_an_edge_that_is_missing_is_found(seed: int, monkeypatch: pytest.MonkeyP
 
 
 def _edges(step: Step) -> list[tuple[int, ...]]:
-    return predecessors([kernel.accesses() for kernel in step.plan._launches])
+    return Order([kernel.touched().accesses for kernel in step.plan._launches]).after
 
 
-def _without(node: int, before: int, accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
+def _without(node: int, before: int, accesses: Sequence[Sequence[Access]]) -> Order:
     """What comes before a node comes before it still, but for one."""
-    after = predecessors(accesses)
-    kept = dict.fromkeys([*after[before], *(j for j in after[node] if j != before)])
-    return [tuple(kept) if k == node else edges for k, edges in enumerate(after)]
+    order = Order(accesses)
+    kept = dict.fromkeys([*order.after[before], *(j for j in order.after[node] if j != before)])
+    order.after[node] = tuple(kept)
+    return order
 
 
 @pytest.mark.parametrize("reporting", [[0], [1, 3], [4]])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from autojit.codegen.attention_operands import AttentionOperands, operands_of
-from autojit.codegen.cuda.product_kernel import has_copies
+from autojit.codegen.cuda.product_job import has_copies
 from autojit.codegen.cuda.product_tiles import COLUMNS, SHARED_BYTES, WARP, Fragment, Tile, fragment_of
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core.records import record

@@ -23,7 +23,8 @@ from typing import ClassVar
 
 from autojit.codegen.cuda.emitter import CONSTANT_SPACE
 from autojit.codegen.cuda.grid_function import CudaKernel
-from autojit.codegen.cuda.product_kernel import ProductJob, ProductPrinter, Shape, choice_of, has_copies, printed
+from autojit.codegen.cuda.product_job import ProductJob, Shape, choice_of, has_copies
+from autojit.codegen.cuda.product_kernel import ProductPrinter, printed
 from autojit.codegen.cuda.product_operands import Stored
 from autojit.codegen.cuda.products import EpiloguePrinter
 from autojit.codegen.cuda.target import CudaTarget

@@ -1,6 +1,6 @@
 """Matrix products on a GPU: a block computes a tile of one matrix of the result, depth by depth.
 
-How to read: `job_of`; `ProductPrinter.print`; `_finish`, a lane's elements of the result. In between
+How to read: `product_job.job_of`; `ProductPrinter.print`; `_finish`, a lane's elements of the result. In between
 `product_pipeline` brings parts of the operands, which may have any strides, zero too, and multiplies them.
 
 Where there are too few tiles for a GPU the contracted axis is split: blocks leave sums of its parts in memory, and a
@@ -12,174 +12,31 @@ be one: an element is read by the thread that writes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import groupby
-from math import gcd, prod
-from typing import ClassVar, Literal
+from math import prod
+from typing import ClassVar
 
-from autojit.codegen.cuda.grid_function import CudaKernel, Grid
-from autojit.codegen.cuda.product_choice import Choice, choose
+from autojit.codegen.cuda.grid_function import CudaKernel
 from autojit.codegen.cuda.product_fragments import Places
 from autojit.codegen.cuda.product_groups import steps_of
-from autojit.codegen.cuda.product_operands import Stored, Strided, Supply
+from autojit.codegen.cuda.product_job import COMBINING_THREADS, ProductJob, stored_as
+from autojit.codegen.cuda.product_operands import Stored, Supply
 from autojit.codegen.cuda.product_pipeline import Pipeline
-from autojit.codegen.cuda.product_results import Results, Run, exchanges
+from autojit.codegen.cuda.product_results import Results, exchanges
 from autojit.codegen.cuda.product_shelves import Shelf
 from autojit.codegen.cuda.product_steps import Totals
-from autojit.codegen.cuda.product_tiles import CHUNK_BYTES, TENSOR_CAPABILITY, Tile, most_registers
-from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.cuda.product_tiles import most_registers
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import Buffer, GridText
-from autojit.codegen.scalar import Scalar, is_half, register_type
-from autojit.core.dtypes import DType, float32
+from autojit.codegen.scalar import Scalar, register_type
 from autojit.core.records import record
 from autojit.core.sizes import is_symbolic, surely_less, typical
-from autojit.schedule.kernels import Access, MatmulKernel, joint_batch
-
-
-@record
-class Shape:
-    """A product without its values: equal ones are printed alike.
-
-    Args:
-        extents: m, n and k.
-        batch: (extent, stride in each operand) from outside to inside.
-        a, b: offset and strides of the last two axes.
-        sizes: elements of each buffer.
-    """
-
-    extents: tuple[int, int, int]
-    batch: tuple[tuple[int, tuple[int, int]], ...]
-    a: tuple[int, int, int]
-    b: tuple[int, int, int]
-    sizes: tuple[int, ...]
-
-    @property
-    def count(self) -> int:
-        """How many matrices."""
-        return prod(extent for extent, _ in self.batch)
-
-
-Part = Literal["whole", "sums", "combine"]
-"""Of a product that is computed by one kernel all of it, else the sums of its splits or what is made of them."""
-
-
-@record
-class ProductJob:
-    """What is printed, without values: equal jobs are printed alike."""
-
-    shape: Shape
-    choice: Choice
-    dtype: DType
-    result: DType  # of halves also the total's: what follows rounds
-    adds: bool
-    copies: bool
-    part: Part = "whole"
-
-    @property
-    def tile(self) -> Tile:
-        return self.choice.tile
-
-    @property
-    def tiles(self) -> tuple[int, int]:
-        """Of one matrix, down and across."""
-        m, n, _ = self.shape.extents
-        return -(-m // self.tile.rows), -(-n // self.tile.columns)
-
-    @property
-    def total(self) -> DType:
-        """Of sums."""
-        return float32 if is_half(self.dtype) else self.dtype
-
-    @property
-    def size(self) -> int:
-        """Elements of the result."""
-        m, n, _ = self.shape.extents
-        return m * n * self.shape.count
-
-    @property
-    def neighbours(self) -> int:
-        """Elements next to each other that a thread combines."""
-        return gcd(COMBINED_AT_ONCE, self.shape.extents[1])
-
-    @property
-    def grid(self) -> Grid:
-        """A block for each split of each tile of each matrix; or for some elements."""
-        if self.part == "combine":
-            return Grid(COMBINING_THREADS, (-(-self.size // (COMBINING_THREADS * self.neighbours)), 1, 1))
-        return Grid(self.tile.threads, (prod(self.tiles) * self.choice.splits * self.shape.count, 1, 1))
-
-    @property
-    def partial_bytes(self) -> int:
-        """Of the sums of all splits."""
-        return self.size * self.choice.splits * self.total.size_bytes if self.choice.splits > 1 else 0
-
 
 TILES_TOGETHER = 8
 """Rows of tiles that blocks go down before the next column."""
-
-COMBINED_AT_ONCE = 4
-COMBINING_THREADS = 128
-
-
-def job_of(kernel: MatmulKernel, target: CudaTarget) -> ProductJob:
-    """What is printed for a product; of open sizes typical ones decide which tiles suit it, and nothing is split."""
-    shape = shape_of(kernel)
-    dtype = kernel.node.inputs[0].type.dtype
-    folds = kernel.epilogue is not None and bool(kernel.epilogue.program.accumulators)
-    choice = choice_of(shape, dtype, target, splits=not folds, groups=_runs_wide(shape, dtype))
-    result = kernel.node.outputs[0].type.dtype
-    return ProductJob(shape, choice, dtype, result, kernel.init is not None, has_copies(target))
-
-
-def has_copies(target: CudaTarget) -> bool:
-    """Whether the GPU copies to shared memory by itself."""
-    return target.capability >= TENSOR_CAPABILITY
-
-
-def stored_as(shape: Shape) -> tuple[Strided, Strided]:
-    """How the operands' matrices are stored."""
-    m, n, k = shape.extents
-    (first_a, ra, ca), (first_b, rb, cb) = shape.a, shape.b
-    moves_a, moves_b = ([strides[number] for _, strides in shape.batch] for number in range(2))
-    return Strided(m, k, ra, ca, (first_a, *moves_a)), Strided(n, k, cb, rb, (first_b, *moves_b))
-
-
-def _runs_wide(shape: Shape, dtype: DType) -> bool:
-    """Whether both operands can be copied 16 bytes at once, as far as sizes say."""
-    width = CHUNK_BYTES // dtype.size_bytes
-    return all(
-        not any(map(is_symbolic, (stored.lines, stored.depth, stored.line_stride, stored.depth_stride, *stored.steps)))
-        and stored.most_neighbours(width) == width
-        for stored in stored_as(shape)
-    )
-
-
-def choice_of(shape: Shape, dtype: DType, target: CudaTarget, *, splits: bool = True, groups: bool = False) -> Choice:
-    """The tile and the splits of a product, if it may have any."""
-    m, n, k = map(typical, shape.extents)
-    is_open = any(map(is_symbolic, (*shape.extents, shape.count)))
-    return choose(dtype, target, (m, n, k), typical(shape.count), splits=splits and not is_open, groups=groups)
-
-
-def shape_of(kernel: MatmulKernel) -> Shape:
-    """What the text of a product depends on, besides its dtype."""
-    x, w = (value.type.shape for value in kernel.node.inputs[:2])
-    values = [*kernel.reads(), *kernel.writes()]
-    batch = joint_batch((kernel.a, kernel.b), x)
-    return Shape(
-        (x[-2], w[-1], x[-1]),
-        tuple((extent, (strides[0], strides[1])) for extent, strides in batch),
-        _matrix(kernel.a),
-        _matrix(kernel.b),
-        tuple(value.type.size for value in values),
-    )
-
-
-def _matrix(access: Access) -> tuple[int, int, int]:
-    return access.offset, access.strides[-2], access.strides[-1]
 
 
 @record
@@ -354,18 +211,25 @@ class ProductPrinter(CudaKernel):
 
     def _finish(self, results: Results, totals: Sequence[Scalar]) -> None:
         """Every lane's elements, those of a fragment together: first all that is read, then all that is written."""
-        row, column = self.add(self.row, results.row), self.add(self.column, results.column)
-        for fragment in results.runs(totals):
+        runs = self.elements(results)
+        for fragment in results.sums(totals):
             found: list[Vector] = []
-            for run in fragment:
-                elements = self._neighbours(self.offset(row, run.down), self.offset(column, run.across), run)
+            for sums, elements in zip(fragment, runs, strict=False):  # a fragment that ends asks for no further run
                 if all(one.inside == elements[0].inside for one in elements):
-                    found.append(list(zip(elements, run.totals, strict=True)))
+                    found.append(list(zip(elements, sums, strict=True)))
                 else:
-                    found += [[pair] for pair in zip(elements, run.totals, strict=True)]
+                    found += [[pair] for pair in zip(elements, sums, strict=True)]
             for inside, together in groupby(found, lambda vector: vector[0][0].inside):
                 with self.where(inside):
                     self._store(list(together))
+
+    def elements(self, results: Results) -> Iterator[list[Element]]:
+        """A lane's elements, run by run; what leads to those of a run is printed when it is asked for."""
+        row, column = self.add(self.row, results.row), self.add(self.column, results.column)
+        return (
+            self._neighbours(self.offset(row, down), self.offset(column, across), across, results.width)
+            for down, across in results.runs()
+        )
 
     def _store(self, found: Sequence[Vector]) -> None:
         """What becomes of vectors of neighbours: first all that is read, then all that is written."""
@@ -407,12 +271,12 @@ class ProductPrinter(CudaKernel):
         """
         return self.perhaps(inside)
 
-    def _neighbours(self, row: str, column: str, run: Run) -> list[Element]:
+    def _neighbours(self, row: str, column: str, across: int, width: int) -> list[Element]:
         """The elements of a run, next to each other in a row of the result; two, or as many as divide the row."""
         m, n, _ = self.shape.extents
         line = self.offset(self.scaled(self.matrix, m), row)
         start = self.scaled(line, n)
-        columns = [self.offset(column, k) for k in range(len(run.totals))]
+        columns = [self.offset(column, k) for k in range(width)]
         inside: list[str | None] = [None] * len(columns)
         if m % self.tile.rows or n % self.tile.columns:
             is_row = self.test("ult", row, m)
@@ -420,7 +284,7 @@ class ProductPrinter(CudaKernel):
             rest = [self.both(is_row, self.test("ult", at, n)) if n % len(columns) else first for at in columns[1:]]
             inside = [first, *rest]
         return [
-            Element(line, at, self.offset(start, at), condition, run.across + k)
+            Element(line, at, self.offset(start, at), condition, across + k)
             for k, (at, condition) in enumerate(zip(columns, inside, strict=True))
         ]
 

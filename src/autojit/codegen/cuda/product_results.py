@@ -13,21 +13,11 @@ from autojit.codegen.cuda.lane_folds import WARP_BITS
 from autojit.codegen.cuda.product_fragments import MATRIX_ROWS, Places
 from autojit.codegen.cuda.product_tiles import COLUMNS
 from autojit.codegen.scalar import Scalar, register_type
-from autojit.core.records import record
 from autojit.core.sizes import surely_divides
 
 PAIR = 2
 EXCHANGED = 4
 """Neighbours of a lane, before and after lanes have exchanged some."""
-
-
-@record
-class Run:
-    """Neighbours in a row of the tile, ``down`` and ``across`` from where the lane's elements begin."""
-
-    down: int
-    across: int
-    totals: tuple[Scalar, ...]
 
 
 class Results:
@@ -64,20 +54,19 @@ class Results:
         """From the lane's first column to each that it has elements in."""
         return [y * COLUMNS + k for y in range(self.tile.fragments[1]) for k in range(self.width)]
 
-    def places(self) -> list[list[tuple[int, int]]]:
-        """Where the runs of each fragment begin: how far down and across."""
+    def runs(self) -> list[tuple[int, int]]:
+        """Where each run begins, fragment by fragment: how far down and across from the lane's first element."""
         (down, across), height = self.tile.fragments, self.tile.fragment.rows
         apart = (0,) if self.exchanges else range(0, height // 4, PAIR)
-        return [[(x * height + 4 * k, y * COLUMNS) for k in apart] for x in range(down) for y in range(across)]
+        return [(x * height + 4 * k, y * COLUMNS) for x in range(down) for y in range(across) for k in apart]
 
-    def runs(self, totals: Sequence[Scalar]) -> list[list[Run]]:
-        """What is summed up, as `Places.of_lane` has it: the runs of each fragment. All lanes take part."""
-        count, found = self.tile.fragment.rows // 4, list[list[Run]]()
-        for number, places in enumerate(self.places()):
-            own = tuple(totals[number * count : (number + 1) * count])
-            parts = [self._exchanged(own)] if self.exchanges else [own[k : k + PAIR] for k in range(0, count, PAIR)]
-            found.append([Run(*place, part) for place, part in zip(places, parts, strict=True)])
-        return found
+    def sums(self, totals: Sequence[Scalar]) -> list[list[tuple[Scalar, ...]]]:
+        """What is summed up, as `Places.of_lane` has it: of each fragment, that of its runs. All lanes take part."""
+        count = self.tile.fragment.rows // 4
+        own = [tuple(totals[first : first + count]) for first in range(0, len(totals), count)]
+        if self.exchanges:
+            return [[self._exchanged(fragment)] for fragment in own]
+        return [[fragment[k : k + PAIR] for k in range(0, count, PAIR)] for fragment in own]
 
     def _exchanged(self, own: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
         """Even lanes give their second row for the first one of their neighbour."""

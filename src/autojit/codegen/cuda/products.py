@@ -7,24 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 
 from autojit.codegen.cuda.combine import print_combine
 from autojit.codegen.cuda.grid_expressions import GridExpressions, Point
 from autojit.codegen.cuda.grid_folds import GridFolds, Partials
 from autojit.codegen.cuda.lane_folds import LaneFolds, State
 from autojit.codegen.cuda.product_fragments import Places
-from autojit.codegen.cuda.product_kernel import (
-    Element,
-    ProductJob,
-    ProductPrinter,
-    Vector,
-    Write,
-    job_of,
-    printed,
-    shape_of,
-)
-from autojit.codegen.cuda.product_results import Results, Run
+from autojit.codegen.cuda.product_job import ProductJob, job_of, shape_of
+from autojit.codegen.cuda.product_kernel import Element, ProductPrinter, Vector, Write, printed
+from autojit.codegen.cuda.product_results import Results
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.folding import fold_dtype, partial_dtype, rounded_to
 from autojit.codegen.grid_text import Buffer, GridText
@@ -102,12 +93,8 @@ class EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
         blank = Scalar("", self.job.result)
         ahead: list[list[dict[Expr, str]]] = []
         with self.where(places.finishes(self)):
-            results = self.results_of(places)
-            row, column = self.add(self.row, results.row), self.add(self.column, results.column)
-            for down, across in chain.from_iterable(results.places()):
-                run = Run(down, across, (blank,) * results.width)
-                elements = self._neighbours(self.offset(row, down), self.offset(column, across), run)
-                ahead.append(self._read_at(self._points(elements, [blank] * results.width)))
+            for elements in self.elements(self.results_of(places)):
+                ahead.append(self._read_at(self._points(elements, [blank] * len(elements))))
         self.ahead = iter(ahead)
 
     def _read_at(self, points: Sequence[Point]) -> list[dict[Expr, str]]:

@@ -15,7 +15,7 @@ from autojit.core.records import record
 from autojit.ir.graph import Node
 from autojit.runtime.gpu.bound_launch import BoundLaunch
 from autojit.runtime.gpu.driver import ConditionalNode, GraphNode
-from autojit.runtime.gpu.order import Access, predecessors
+from autojit.runtime.gpu.order import Access, Edges, Order
 from autojit.runtime.gpu.works import Body, Item
 
 _CONDITIONS = 1 << 61
@@ -110,7 +110,7 @@ class BoundBody:
 
     def accesses(self) -> list[Access]:
         """The memory that it touches."""
-        return [access for launch in flat_launches(self.items) for access in launch.accesses()]
+        return [access for launch in flat_launches(self.items) for access in launch.touched().accesses]
 
     def node(self, after: tuple[int, ...]) -> ConditionalNode:
         """It in a graph, behind the launch that sets the condition."""
@@ -138,24 +138,29 @@ def flat_launches(items: Iterable[BoundLaunch | BoundBody]) -> Iterator[BoundLau
 
 
 def nodes_of(
-    items: Iterable[BoundLaunch | BoundBody], before: Sequence[Sequence[Access]] = ()
+    items: Iterable[BoundLaunch | BoundBody], before: Sequence[Sequence[Access]] = (), after: Edges | None = None
 ) -> tuple[GraphNode, ...]:
     """The nodes of a graph or of a body, for the sizes of the present call: what has no blocks then is left out.
 
     Args:
         before: what the nodes touch that the graph has in front of these.
+        after: what the nodes of the graph wait for, where that is known.
     """
+    present = [item for item in items if isinstance(item, BoundBody) or all(item.blocks)]
+    if after is None:
+        after = Order([*before, *_accesses(present)]).after
     made: list[BoundLaunch | BoundBody] = []
-    accesses: list[list[Access]] = []
-    for item in items:
+    for item in present:
+        made += [item.first, item] if isinstance(item, BoundBody) else [item]
+    return tuple([item.node(mine) for item, mine in zip(made, after[len(before) :], strict=True)])
+
+
+def _accesses(items: Iterable[BoundLaunch | BoundBody]) -> Iterator[Sequence[Access]]:
+    """What each node touches; a body is two, and waits for the one that sets its condition."""
+    for number, item in enumerate(items):
         if isinstance(item, BoundLaunch):
-            if all(item.blocks):
-                made.append(item)
-                accesses.append(item.accesses())
+            yield item.touched().accesses
             continue
-        place = _CONDITIONS + 8 * len(made)
-        made += [item.first, item]
-        accesses.append([*item.first.accesses(), Access("own", "writes", place, place + 1)])
-        accesses.append([*item.accesses(), Access("own", "reads", place, place + 1)])
-    after = predecessors([*before, *accesses])[len(before) :]
-    return tuple([item.node(mine) for item, mine in zip(made, after, strict=True)])
+        place = _CONDITIONS + 8 * number
+        yield [*item.first.touched().accesses, Access("own", "writes", place, place + 1)]
+        yield [*item.accesses(), Access("own", "reads", place, place + 1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from autojit.core.sizes import evaluate
 from autojit.ir.concrete import symbols_of
 from autojit.runtime.gpu.memory import Held
 from autojit.runtime.gpu.moving import WORD_BYTES, Region
-from autojit.runtime.gpu.order import Access, Effect
+from autojit.runtime.gpu.order import Access, Effect, Touched
 from autojit.runtime.gpu.run_memory import RunMemory
 from autojit.runtime.gpu.works import BufferArgument, Work, base_of, offset_of, size_of
 
@@ -130,34 +130,33 @@ class BoundKernel:
             found.add(self._partials)
         return {region for region in found if region is not None}
 
-    def accesses(self) -> list[Access]:
+    def touched(self) -> Touched:
         """The memory it touches, with what it loads from the table."""
+        buffers = dict(self._of_buffers())
+        further = _further_accesses(self._memory, self.work, self._number, is_guarded=self.is_guarded)
         slots = [self._memory.moving.slot_access(slot) for slot in self._slots.values()]
         numbers = [
             _own("reads", self._address(k), size_of(argument))
             for k, argument in enumerate(self.work.buffers)
             if self._memory.is_number(argument)
         ]
-        return [*slots, *numbers, *self.footprint()]
+        early = [
+            (self._places[k], access)
+            for k, access in buffers.items()
+            if access.effect == "reads" and k not in self._slots and k not in self._moving
+        ]
+        errors = self._memory.errors
+        if errors is not None and self.is_guarded and not self.kernel.reports:
+            early.append((self.keys.index("errors"), _own("reads", errors.address, ERROR_BYTES)))
+        return Touched((*slots, *numbers, *buffers.values(), *further), tuple(early))
 
     def footprint(self) -> list[Access]:
         """The memory it touches, without what the host writes."""
-        return footprint(self._memory, self.work, self._number, is_guarded=self.is_guarded, address=self._address_of)
+        further = _further_accesses(self._memory, self.work, self._number, is_guarded=self.is_guarded)
+        return [*(access for _, access in self._of_buffers()), *further]
 
-    def early_reads(self) -> list[tuple[int, Access]]:
-        """Parameters that are addresses, the same in every call, of what it only reads, with what that is."""
-        found = []
-        for k, (argument, buffer) in enumerate(zip(self.work.buffers, self.work.widest.buffers, strict=True)):
-            is_fixed = k not in self._slots and k not in self._moving and not self._memory.is_number(argument)
-            if is_fixed and buffer.role == "reads":
-                found.append((self._places[k], _access(self._memory, argument, "reads", self._address_of)))
-        errors = self._memory.errors
-        if errors is not None and self.is_guarded and not self.kernel.reports:
-            found.append((self.keys.index("errors"), _own("reads", errors.address, ERROR_BYTES)))
-        return found
-
-    def _address_of(self, argument: BufferArgument) -> int:
-        return self._address(self.work.buffers.index(argument))
+    def _of_buffers(self) -> Iterator[tuple[int, Access]]:
+        return _buffer_accesses(self._memory, self.work, self._address)
 
 
 def buffer_key(memory: RunMemory, argument: BufferArgument) -> Hashable:
@@ -199,25 +198,31 @@ def parameter_keys(memory: RunMemory, work: Work, number: int, is_guarded: bool)
     return (*(buffer_key(memory, argument) for argument in work.buffers), *behind, *further)
 
 
-def footprint(
-    memory: RunMemory,
-    work: Work,
-    number: int,
-    *,
-    is_guarded: bool,
-    address: Callable[[BufferArgument], int] | None = None,
-) -> list[Access]:
-    """The memory that a kernel of a run touches, without what the host writes.
+def footprint(memory: RunMemory, work: Work, number: int, *, is_guarded: bool) -> list[Access]:
+    """The memory that a kernel of a run touches where its buffers are now, without what the host writes.
 
     Args:
         number: of the kernel.
-        address: gives the address of a buffer that stays in place, if not what it is now.
     """
-    at = address or memory.present_address
-    found: list[Access] = []
-    for argument, buffer in zip(work.buffers, work.widest.buffers, strict=True):
+    buffers = _buffer_accesses(memory, work, lambda k: memory.present_address(work.buffers[k]))
+    return [*(access for _, access in buffers), *_further_accesses(memory, work, number, is_guarded=is_guarded)]
+
+
+def _buffer_accesses(memory: RunMemory, work: Work, address: Callable[[int], int]) -> Iterator[tuple[int, Access]]:
+    """What a kernel does with its buffers in the device's memory, each with the buffer's number.
+
+    Args:
+        address: gives that of a buffer that stays in place.
+    """
+    for k, (argument, buffer) in enumerate(zip(work.buffers, work.widest.buffers, strict=True)):
         if not memory.is_number(argument) and buffer.role != "takes":
-            found.append(_access(memory, argument, "reads" if buffer.role == "reads" else "writes", at))
+            effect: Effect = "reads" if buffer.role == "reads" else "writes"
+            yield k, _access(memory, argument, effect, k, address)
+
+
+def _further_accesses(memory: RunMemory, work: Work, number: int, *, is_guarded: bool) -> list[Access]:
+    """Its partial results, and words about errors."""
+    found: list[Access] = []
     partials, errors = memory.scratch.partials(number), memory.errors
     if partials is not None:
         if isinstance(partials, Held):
@@ -233,7 +238,7 @@ def footprint(
 
 
 def _access(
-    memory: RunMemory, argument: BufferArgument, effect: Effect, address: Callable[[BufferArgument], int]
+    memory: RunMemory, argument: BufferArgument, effect: Effect, number: int, address: Callable[[int], int]
 ) -> Access:
     region = memory.region(argument)
     if region is not None:
@@ -241,11 +246,11 @@ def _access(
     size_bytes = memory.binding.most(size_of(argument))
     value = base_of(argument)
     if isinstance(value, Scratch):
-        return _own(effect, address(argument), size_bytes)
+        return _own(effect, address(number), size_bytes)
     place = memory.binding.place(value)
     if memory.moves(argument):
         return Access(place, effect, name=memory.binding.home(value))
-    start = address(argument)
+    start = address(number)
     return Access(place, effect, start, start + size_bytes)
 
 

@@ -21,7 +21,7 @@ from autojit.runtime.gpu.bound_kernel import BoundKernel
 from autojit.runtime.gpu.devices import Joins
 from autojit.runtime.gpu.driver import KernelNode
 from autojit.runtime.gpu.moving import WORD_BYTES
-from autojit.runtime.gpu.order import Access, predecessors
+from autojit.runtime.gpu.order import Access, Order, Touched
 from autojit.runtime.gpu.run_memory import RunMemory
 from autojit.runtime.gpu.works import Work
 
@@ -48,7 +48,7 @@ def plan_grids(
     facts = [_facts(work, keys) for work, keys in zip(works, parameters, strict=True)]
     if joins == "apart":
         return alone(facts)
-    return plan_launches(facts, predecessors(footprints), processors, meets=joins == "together")
+    return plan_launches(facts, Order(footprints).after, processors, meets=joins == "together")
 
 
 def _facts(work: Work, parameters: tuple[Hashable, ...]) -> PartFacts:
@@ -169,20 +169,19 @@ class BoundLaunch:
             shared_bytes=self._asked_bytes,
         )
 
-    def early_reads(self) -> list[tuple[int, Access]]:
-        """See `BoundKernel`; of kernels that share a launch none is known."""
-        return self.kernels[0].early_reads() if self.grid.is_alone else []
-
     def handles(self) -> list[int]:
         """Where the handles of conditions are that its kernels set."""
         return [kernel.parameters[-1] for kernel in self.kernels if kernel.kernel.decides]
 
-    def accesses(self) -> list[Access]:
-        """The memory it touches."""
-        found = [access for kernel in self.kernels for access in kernel.accesses()]
+    def touched(self) -> Touched:
+        """The memory it touches; what kernels that share it read early is not known."""
+        each = [kernel.touched() for kernel in self.kernels]
+        if self.grid.is_alone:
+            return each[0]
+        found = [access for one in each for access in one.accesses]
         if self._meeting is not None:
             found.append(Access("own", "writes", self._meeting.address, self._meeting.address + WORD_BYTES))
-        return found
+        return Touched(tuple(found))
 
     def begin_anew(self) -> None:
         """A launch did not come to its end: its blocks have counted how many of them met, not all."""

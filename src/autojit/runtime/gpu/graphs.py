@@ -18,6 +18,7 @@ from autojit.runtime.gpu.bound_launch import BoundLaunch
 from autojit.runtime.gpu.driver import Driver, Graph, GraphNode, KernelNode
 from autojit.runtime.gpu.libcuda_graphs import kernel_parameters
 from autojit.runtime.gpu.moving import Prologue
+from autojit.runtime.gpu.order import Edges
 from autojit.runtime.gpu.structs import KernelNodeParams
 
 BoundPrologue = tuple[Prologue, int]
@@ -34,20 +35,25 @@ MOST_SEEN = 4096
 
 
 def graph_nodes(
-    prologues: Sequence[BoundPrologue], items: Sequence[BoundLaunch | BoundBody], *, starts_early: bool = False
+    prologues: Sequence[BoundPrologue],
+    items: Sequence[BoundLaunch | BoundBody],
+    after: Edges | None = None,
+    *,
+    starts_early: bool = False,
 ) -> list[GraphNode]:
     """The nodes of a run: the launches and bodies in their order.
 
     For the sizes of the present call: what has no blocks then is left out.
 
     Args:
+        after: what each node waits for, where that is known.
         starts_early: launches may start before what they wait for has ended, outside of bodies.
     """
     nodes: list[GraphNode] = [
         KernelNode(function, (1, 1, 1), 1, prologue.parameters) for prologue, function in prologues
     ]
     accesses = [[prologue.part] for prologue, _ in prologues]  # parts of the table: none waits for another
-    nodes += nodes_of(items, accesses)
+    nodes += nodes_of(items, accesses, after)
     if not starts_early:
         return nodes
     return [replace(node, starts_early=True) if isinstance(node, KernelNode) else node for node in nodes]

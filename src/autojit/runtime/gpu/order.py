@@ -8,8 +8,7 @@ own, whatever the call.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import reduce
 from itertools import chain
 from operator import or_
@@ -22,6 +21,10 @@ Place = Literal["own", "state", "argument", "result"]
 
 Effect = Literal["reads", "writes"]
 """What a launch does there."""
+
+
+Edges = list[tuple[int, ...]]
+"""Of each launch, those that it has to wait for, without those that these wait for."""
 
 
 @record
@@ -48,13 +51,41 @@ class Access:
         return self.place in ("own", "state")
 
 
-def predecessors(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
-    """Of launches in an order that is right: those that each has to wait for, without those that these wait for."""
-    touched = _Pieces(accesses)
-    reads = [touched.pieces(one, "reads") for one in accesses]
-    writes = [touched.pieces(one, "writes") for one in accesses]
+@record
+class Touched:
+    """The memory of a launch.
+
+    Args:
+        accesses: all that it touches.
+        early: of these, what it only reads where every call finds it, with the parameter that is the address.
+    """
+
+    accesses: tuple[Access, ...]
+    early: tuple[tuple[int, Access], ...] = ()
+
+
+class Order:
+    """What launches wait for, in an order of them that is right.
+
+    Args:
+        accesses: the memory that each touches.
+    """
+
+    def __init__(self, accesses: Sequence[Sequence[Access]]) -> None:
+        self._touched = _Pieces(accesses)
+        reads, self._writes = ([self._touched.of(one, effect) for one in accesses] for effect in ("reads", "writes"))
+        self.after: Edges = _after(reads, self._writes)
+
+    def settled(self, number: int, accesses: Iterable[Access]) -> list[bool]:
+        """Of some accesses of a launch: whether none of the launches right before it writes there."""
+        changed = reduce(or_, (self._writes[k] for k in self.after[number]), 0)
+        return [not self._touched.of([access], access.effect) & changed for access in accesses]
+
+
+def _after(reads: Sequence[int], writes: Sequence[int]) -> Edges:
+    """By the pieces of memory that each launch reads and writes, as bits."""
     before: list[int] = []  # as bits, of each launch: all that come before it
-    found: list[tuple[int, ...]] = []
+    found: Edges = []
     for number, (mine, changed) in enumerate(zip(reads, writes, strict=True)):
         after: list[int] = []
         known, left = 0, (1 << number) - 1  # those that are not known to come before, as bits
@@ -71,41 +102,32 @@ def predecessors(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
     return found
 
 
-def settled(
-    accesses: Sequence[Sequence[Access]], after: Sequence[Sequence[int]], asked: Sequence[Sequence[Access]]
-) -> list[list[bool]]:
-    """Of some accesses of each launch: whether none of the launches right before it (``after``) writes there."""
-    touched = _Pieces(accesses)
-    writes = [touched.pieces(one, "writes") for one in accesses]
-    found = []
-    for before, mine in zip(after, asked, strict=True):
-        changed = reduce(or_, (writes[k] for k in before), 0)
-        found.append([not touched.pieces([access], access.effect) & changed for access in mine])
-    return found
-
-
 class _Pieces:
     """Memory cut where accesses begin and end, a bit for each piece; then a bit for each result, one for arguments."""
 
     def __init__(self, accesses: Sequence[Sequence[Access]]) -> None:
         flat = list(chain.from_iterable(accesses))
         fixed = [access for access in flat if access.is_fixed]
-        self._bounds = sorted({bound for access in fixed for bound in (access.start, access.end)})
+        bounds = sorted({bound for access in fixed for bound in (access.start, access.end)})
+        self._behind = {bound: 1 << k for k, bound in enumerate(bounds)}  # the bit of the piece that begins there
         names = dict.fromkeys(access.name for access in flat if access.place == "result")
-        self._results = {name: 1 << (len(self._bounds) + k) for k, name in enumerate(names)}
+        self._results = {name: 1 << (len(bounds) + k) for k, name in enumerate(names)}
         state = [self._between(access) for access in fixed if access.place == "state"]
-        arguments = 1 << (len(self._bounds) + len(names))
+        arguments = 1 << (len(bounds) + len(names))
         self._arguments = reduce(or_, (*state, *self._results.values()), arguments)
 
     def _between(self, access: Access) -> int:
-        first, last = (bisect_left(self._bounds, bound) for bound in (access.start, access.end))
-        return (1 << last) - (1 << first)
+        return self._behind[access.end] - self._behind[access.start]
 
-    def pieces(self, accesses: Sequence[Access], effect: Effect) -> int:
+    def of(self, accesses: Iterable[Access], effect: str) -> int:
         """The bits of what is touched in one way."""
-        return reduce(or_, (self._of(access) for access in accesses if access.effect == effect), 0)
+        found = 0
+        for access in accesses:
+            if access.effect == effect:
+                found |= self._bits(access)
+        return found
 
-    def _of(self, access: Access) -> int:
+    def _bits(self, access: Access) -> int:
         if access.is_fixed:
             return self._between(access)
         return self._arguments if access.place == "argument" else self._results[access.name]

@@ -49,7 +49,7 @@ from autojit.runtime.gpu.early import starts
 from autojit.runtime.gpu.graphs import BoundPrologue, KeptGraphs, RunGraph, graph_nodes
 from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.moving import WORD_BYTES, Binding
-from autojit.runtime.gpu.order import Access
+from autojit.runtime.gpu.order import Access, Edges
 from autojit.runtime.gpu.run_memory import RunMemory
 from autojit.runtime.gpu.works import Work, flat, guarded, items_of, offset_of, with_report
 
@@ -197,7 +197,8 @@ class DevicePlan:
     def _load(self) -> None:
         """Have the kernels for the present addresses, and begin anew with their launches."""
         parts = self._memory.moving.prologues
-        texts = [*(prologue_text(part.words) for part in parts), *self.texts()]
+        starts, self._after = self._begin()
+        texts = [*(prologue_text(part.words) for part in parts), *self._texts(starts)]
         functions = self._device.kernels.functions(texts)
         self._prologues = list(zip(parts, functions, strict=False))
         for launch, function in zip(self._launches, functions[len(parts) :], strict=True):
@@ -278,15 +279,21 @@ class DevicePlan:
 
     def texts(self) -> list[str]:
         """The modules of its kernels, for the present addresses."""
-        return [launch.text(start) for launch, start in zip(self._launches, self._starts(), strict=True)]
+        return self._texts(self._begin()[0])
 
-    def _starts(self) -> list[Start]:
-        """How launches begin; nothing is known of those that other sizes may leave out, or that a body decides."""
+    def _texts(self, starts: Sequence[Start]) -> list[str]:
+        return [launch.text(start) for launch, start in zip(self._launches, starts, strict=True)]
+
+    def _begin(self) -> tuple[Sequence[Start], Edges | None]:
+        """How launches begin, and what they wait for if that was looked at.
+
+        Nothing is known of those that other sizes may leave out, or that a body decides.
+        """
         parts, launches = self._memory.moving.prologues, self._launches
         is_known = self._is_graph and not self._n_sizes and len(launches) == len(self._items)
         if is_known and self._device.starts_early:
             return starts([[part.part] for part in parts], launches, self._device.target.processors)
-        return [Start()] * len(launches)
+        return [Start()] * len(launches), None
 
     # -- what native code asks for
 
@@ -317,7 +324,7 @@ class DevicePlan:
 
     def _make_graph(self) -> None:
         self._device.use()
-        nodes = graph_nodes(self._prologues, self._items, starts_early=self._device.starts_early)
+        nodes = graph_nodes(self._prologues, self._items, self._after, starts_early=self._device.starts_early)
         graph = RunGraph(self._device.driver, nodes, self._prologues)
         self._graphs.add(tuple(map(int, self._sizes)), graph, self.last_stream)
         self._instantiations += 1

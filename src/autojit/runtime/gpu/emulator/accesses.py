@@ -2,7 +2,8 @@
 
 Most accesses of a launch meet no other: inputs are read, results written once. So an access is first only written down,
 with the range of its addresses; where a later one overlaps it and one of the two writes, both go into a table of the
-last writer and the last reader of each byte, and are compared there.
+last writer and the last reader of each byte, and are compared there. While all accesses of a launch are of words of 4
+bytes or more, the table has one entry for each of those: a quarter of what is compared.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from autojit.ir.op import Ndarray
+from autojit.runtime.gpu.emulator.distinct import all_differ
 from autojit.runtime.gpu.emulator.stamps import ATOMIC, in_words, is_read_only, joined, parts_of, unordered
 from autojit.runtime.gpu.emulator.synchronisation import Synchronisation
 
@@ -19,6 +21,12 @@ RaceKind = Literal["race within a block", "race between blocks", "read-only memo
 
 _MOST_HELD = 1 << 20
 """Lanes of accesses that are only written down, 16 bytes each; more go into the table at once."""
+
+
+_GRAIN = 4
+"""Bytes to an entry when a launch begins: of float32, and of what copies and vectors are made of."""
+
+_ENTRY_BYTES = 8
 
 
 class Conflict(Exception):
@@ -63,14 +71,13 @@ class AccessTable:
     """What was touched in one launch.
 
     Args:
-        writers: a table of zeros, a word of 64 bits for each byte.
+        writers: a table of zeros, an entry of 64 bits for each byte.
         readers: another.
     """
 
     def __init__(self, writers: Ndarray, readers: Ndarray) -> None:
-        sizes = [size for size in (1, 2, 4, 8, 16, 32) if len(writers) % size == 0]
-        self._writers = {size: writers.reshape(-1, size) for size in sizes}
-        self._readers = {size: readers.reshape(-1, size) for size in sizes}
+        self._entries = {True: writers, False: readers}
+        self._set_grain(_GRAIN)
         self.begin(0, None)
 
     def begin(self, least_stamp: int, order: Synchronisation | None) -> None:
@@ -79,12 +86,36 @@ class AccessTable:
         self._held: list[_Access] = []
         self._held_lanes = 0
         self._settled: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
+        if self._grain != _GRAIN:  # what is in the table is older than the launch, and says nothing wherever it is
+            self._set_grain(_GRAIN)
+
+    def _set_grain(self, grain: int) -> None:
+        """Have an entry for so many bytes; pieces of memory are rows of entries, for each size of a piece."""
+        count = len(self._entries[True])
+        sizes = [size for size in (1, 2, 4, 8, 16, 32) if size >= grain and count % size == 0]
+        self._grain = grain
+        self._writers, self._readers = (
+            {size: self._entries[k][: count // grain].reshape(-1, size // grain) for size in sizes}
+            for k in (True, False)
+        )
+
+    def _refine(self, grain: int) -> None:
+        """A smaller piece is touched than an entry is for: those of the launch are written for each of its parts."""
+        for is_write, ranges in self._settled.items():
+            entries = self._entries[is_write]
+            parts = [entries[begin // self._grain : end // self._grain] for begin, end in ranges]
+            known = [np.repeat(part, self._grain // grain) for part in parts]
+            for part in parts:
+                part[:] = 0
+            for (begin, end), found in zip(ranges, known, strict=True):
+                entries[begin // grain : end // grain] = found
+        self._set_grain(grain)
 
     def begin_again(self, least_stamp: int) -> None:
         """All that was done is ordered before what follows; numbers may have begun again, so old ones are forgotten."""
         if least_stamp < self._least:
-            for table in (self._writers[1], self._readers[1]):
-                table[:] = 0
+            for entries in self._entries.values():
+                entries[:] = 0
         self.begin(least_stamp, None)
 
     def note(self, rows: Ndarray, size: int, stamps: Ndarray, *, is_write: bool, is_atomic: bool) -> None:
@@ -93,9 +124,11 @@ class AccessTable:
         Raises:
             Conflict: another lane touched one of the bytes, or does so in the same instruction.
         """
+        if size < self._grain:
+            self._refine(size)
         access = _Access(rows, size, stamps | ATOMIC if is_atomic else stamps, is_write)
         meets = self._settle_rivals(access)
-        if meets or (is_write and not is_atomic and not _all_differ(rows)):
+        if meets or (is_write and not is_atomic and not all_differ(rows)):
             self._settle(access)
             return
         self._held.append(access)
@@ -183,5 +216,6 @@ class AccessTable:
             raise Conflict(int(positions[k]), int(earlier[k]), int(later[k]), access.is_write, was_write)
 
 
-def _all_differ(rows: Ndarray) -> bool:
-    return bool((rows[1:] > rows[:-1]).all()) or len(np.unique(rows)) == len(rows)
+def places_of_entries(begin: int, size_bytes: int) -> list[tuple[int, int]]:
+    """Where in a table, in bytes, entries of some memory may be: what begins there, and how long that is."""
+    return [(_ENTRY_BYTES * begin // grain, _ENTRY_BYTES * size_bytes // grain) for grain in (1, 2, _GRAIN)]

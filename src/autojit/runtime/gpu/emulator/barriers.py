@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autojit.ir.op import Ndarray
+from autojit.runtime.gpu.emulator.distinct import few
 from autojit.runtime.gpu.emulator.findings import UnknownInstructionError
 from autojit.runtime.gpu.emulator.ptx_text import Instruction, Operand
 from autojit.runtime.gpu.emulator.warp_operations import WarpGroup
@@ -33,14 +34,6 @@ def _operands(end: Instruction) -> tuple[Operand, Operand | None]:
     return operands[0], operands[1] if len(operands) > 1 else None
 
 
-def distinct(numbers: Ndarray) -> list[int]:
-    """The different ones in order; most often there is one, and looking costs less than sorting."""
-    if not len(numbers):
-        return []
-    least = int(numbers.min())
-    return [least] if least == int(numbers.max()) else [int(number) for number in np.unique(numbers)]
-
-
 class Barriers:
     """The barriers of a wave's blocks, looked at when nobody can run."""
 
@@ -48,7 +41,7 @@ class Barriers:
         self._wave, self._waiting = wave, waiting
         self._keys = np.zeros(len(waiting), "i8")
         self._needed = np.zeros(wave.block_count * _NUMBERS, "i8")
-        for number in distinct(wave.at[waiting]):
+        for number in few(wave.at[waiting]):
             chosen = np.flatnonzero(wave.at[waiting] == number)
             lanes = waiting[chosen]
             group = WarpGroup(wave, lanes, np.arange(len(lanes)), len(lanes))
@@ -77,7 +70,7 @@ class Barriers:
             return self._waiting[:0]
         lanes, keys = self._waiting[chosen], self._keys[chosen]
         self._refuse_different(lanes, keys)
-        for number in distinct(self._wave.at[lanes]):
+        for number in few(self._wave.at[lanes]):
             end = self._end(number)
             if "red" in end.opcode:
                 here = self._wave.at[lanes] == number

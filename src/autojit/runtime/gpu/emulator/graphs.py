@@ -14,6 +14,7 @@ import numpy as np
 from autojit.core.errors import ArgumentError
 from autojit.ir.op import Ndarray
 from autojit.runtime.gpu.driver import GraphNode, KernelNode
+from autojit.runtime.gpu.emulator.distinct import each_once
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
 
 
@@ -61,7 +62,7 @@ class Footprint:
         found = self._bytes.get(is_write)
         if found is None:
             parts = [_bytes_of(begins, size) for size, begins in self._parts[is_write].items()]
-            found = parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.empty(0, "i8"), *parts]))
+            found = parts[0] if len(parts) == 1 else each_once(np.concatenate([np.empty(0, "i8"), *parts]))
             self._bytes[is_write] = found
             self._parts[is_write].clear()
         return found
@@ -77,8 +78,8 @@ class Footprint:
 
 def _bytes_of(begins: list[Ndarray], size: int) -> Ndarray:
     """Each byte once, in order, of pieces of one size: most are read many times, and none begins inside of another."""
-    found = (np.unique(np.concatenate(begins))[:, None] + np.arange(size)).reshape(-1)
-    return found if bool((found[1:] > found[:-1]).all()) else np.unique(found)
+    found = (each_once(np.concatenate(begins))[:, None] + np.arange(size)).reshape(-1)
+    return found if bool((found[1:] > found[:-1]).all()) else each_once(found)
 
 
 def _first_in_both(some: Ndarray, others: Ndarray) -> int | None:

@@ -13,6 +13,7 @@ from autojit.ir.op import Ndarray
 from autojit.runtime.gpu.emulator.accesses import Conflict
 from autojit.runtime.gpu.emulator.async_copies import AsyncCopies
 from autojit.runtime.gpu.emulator.atomics import combine
+from autojit.runtime.gpu.emulator.distinct import few
 from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
 from autojit.runtime.gpu.emulator.memory import ALLOCATED, RELEASED, WRITTEN, EmulatedMemory
 from autojit.runtime.gpu.emulator.spaces import (
@@ -206,7 +207,7 @@ class LaneMemory:
         if space != "generic":
             return [("global" if space == "const" else space, slice(None))]
         windows = (address >> np.uint64(56)).astype("i8")
-        found = [int(k) for k in np.unique(windows)]
+        found = few(windows)
         if len(found) == 1:
             return [(_WINDOW_NAMES.get(found[0], "global"), slice(None))]
         return [(_WINDOW_NAMES.get(k, "global"), np.flatnonzero(windows == k)) for k in found]

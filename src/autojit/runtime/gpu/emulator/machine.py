@@ -15,8 +15,9 @@ import numpy as np
 
 from autojit.core.records import record
 from autojit.ir.op import Ndarray
-from autojit.runtime.gpu.emulator.barriers import Barriers, distinct
+from autojit.runtime.gpu.emulator.barriers import Barriers
 from autojit.runtime.gpu.emulator.block_code import BlockFunction
+from autojit.runtime.gpu.emulator.distinct import each_once, few
 from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
 from autojit.runtime.gpu.emulator.graphs import Footprint
 from autojit.runtime.gpu.emulator.instructions import function_of
@@ -263,11 +264,11 @@ class Wave:
             self._others = others
             is_stuck = self._unchanged > _FAIR_TURN and step % 2 == 0
             if others and (is_stuck or step % _FAIR_TURN == 0):
-                found = np.unique(places)
+                found = each_once(places)
                 chosen = int(found[1 + step // 2 % (len(found) - 1)])
                 return chosen, running[places == chosen]
             return lowest, lanes
-        block = int(self.chance.choice(np.unique(places)))
+        block = int(self.chance.choice(each_once(places)))
         lanes = running[places == block]
         if len(lanes) > 1 and self.chance.random() < 0.5:
             part = lanes[self.chance.random(len(lanes)) < 0.5]
@@ -330,7 +331,7 @@ class Wave:
         """Nobody can run: let whole warps and whole blocks go on; whether there were any."""
         waiting = np.flatnonzero(self.state == AT_WARP)
         moved = False
-        for number in distinct(self.at[waiting]):
+        for number in few(self.at[waiting]):
             moved |= self._warps_go_on(number, waiting[self.at[waiting] == number])
         return moved or self._blocks_go_on()
 

@@ -17,7 +17,7 @@ import numpy as np
 from autojit.core.errors import ArgumentError, OutOfMemoryError
 from autojit.core.locks import new_lock
 from autojit.ir.op import Ndarray
-from autojit.runtime.gpu.emulator.accesses import AccessTable
+from autojit.runtime.gpu.emulator.accesses import AccessTable, places_of_entries
 from autojit.runtime.gpu.emulator.address_space import AddressSpace, ZeroPages
 from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
 from autojit.runtime.gpu.emulator.stamps import MOST_LAUNCHES, launch_stamp
@@ -163,8 +163,9 @@ class EmulatedMemory:
                 continue
             self._used_bytes -= _rounded(size)
             self._pages.forget(begin, size)
-            self._writers.forget(8 * begin, 8 * size)
-            self._readers.forget(8 * begin, 8 * size)
+            for first, length in places_of_entries(begin, size):
+                self._writers.forget(first, length)
+                self._readers.forget(first, length)
             self._resting.append((begin, _rounded(size)))
             if len(self._resting) > _HELD_BACK:
                 self._reuse(*self._resting.popleft())

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from autojit.ir.op import Ndarray
+from autojit.runtime.gpu.emulator.distinct import few
 from autojit.runtime.gpu.emulator.stamps import MOST_BLOCKS, SEVERAL_BLOCKS, parts_of
 
 _RELEASES = frozenset({"release", "acq_rel"})
@@ -143,7 +144,7 @@ class Synchronisation:
         blocks, intervals, _ = parts_of(before)
         mine, at, _ = parts_of(now)
         found = np.zeros(len(before), "?")
-        for block in np.unique(mine).tolist():
+        for block in few(mine):
             chosen = np.flatnonzero(mine == block)
             self._visible(block, int(at[chosen].min()), -1)
             settled = self._settled.get(block)
