@@ -321,25 +321,28 @@ def test_bad_steps_name_the_leaf(is_compiled: bool) -> None:
         aj.scan(lambda c, u: (c, u), x, (x, x[:2]))
 
 
-def test_what_a_captured_body_must_not_do() -> None:
-    x = aj.ones(3, 3)
-    with pytest.raises(RuntimeError, match=r"(?s)known only when the compiled body runs.*aj\.cond"):
-        aj.jit(lambda x: aj.scan(lambda c, u: ((c if c.sum() > 0 else u), u), x[0], x))(x)
+def test_what_no_op_does_in_a_body_is_done_turn_by_turn() -> None:
+    w = aj.ones(3, requires_grad=True)
+
+    def decide(x: aj.Tensor) -> Any:
+        return aj.scan(lambda c, u: ((c if c.sum() > 0 else u), u), x[0], x)[0]
 
     def write(x: aj.Tensor) -> Any:
         outside = x[0] * 2
-        return aj.scan(lambda c, u: (c + outside.add_(1), u), x[0], x)
+        return aj.scan(lambda c, u: (c + outside.add_(1), u), x[0], x)[0]
 
-    with pytest.raises(RuntimeError, match="changes a tensor from outside"):
-        aj.jit(write)(x)
-    w = aj.ones(3, requires_grad=True)
+    def accumulate(x: aj.Tensor) -> Any:
+        w.grad = None
+        aj.scan(lambda c, u: ((w * u).sum().backward() or c, u), x[0], x)
+        return w.grad
 
-    def accumulate(c: aj.Tensor, u: aj.Tensor) -> Any:
-        (w * u).sum().backward()
-        return c, u
-
-    with pytest.raises(RuntimeError, match=r"backward\(\) in the body"):
-        aj.jit(lambda x: aj.scan(accumulate, x[0], x))(x)
+    for step in (decide, write, accumulate):
+        compiled = aj.jit(step)
+        for x in (aj.ones(3, 3), -aj.ones(3, 3)):
+            assert compiled(x).tolist() == step(x).tolist()
+    outside = aj.zeros(3)
+    with pytest.raises(RuntimeError, match="export: Python decides on a tensor"):
+        aj.export.export(lambda x: aj.scan(lambda c, u: ((c if c.sum() > 0 else u), u), x[0], x), (outside[None],))
 
 
 def test_the_recorded_graph_reads_back() -> None:

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from autojit.autograd.forward_level import ForwardLevel
-from autojit.control_flow.body_trace import BodyTrace, accumulated
+from autojit.control_flow.body_trace import BodyTrace
 from autojit.core.device_array import has_layout
 from autojit.core.errors import UsageError
 from autojit.core.size_recorder import recording
@@ -30,6 +30,7 @@ from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.body_effects import effects_refused
 from autojit.jit.histories import has_history, nodes_from
+from autojit.jit.stepped_bodies import run_turn_by_turn
 from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.memory_orders import copied_order, lie_alike, order_of
 from autojit.tensor.state import Layer, below, carry, grad_mode, holders, set_layers, set_trace, state
@@ -41,6 +42,7 @@ class BodyLayer(Layer):
     """Lets tensors from outside into the graph of a body: as inputs, without their history."""
 
     what = "a captured body"
+    is_body = True
 
     def __init__(self, trace: BodyTrace) -> None:
         self.trace = trace
@@ -114,11 +116,12 @@ class BodyLayer(Layer):
                     {"at": here()},
                     "draw them outside of the body, for all steps at once, and pass them in",
                 )
-            raise UsageError(
+            error = UsageError(
                 f"{self.trace.name}: {method} in the body changes a tensor from outside",
                 {"written to": x, "at": here()},
                 "return the new value from the body: as a carry, or as a result",
             )
+            run_turn_by_turn(self.trace, "changes a tensor outside that it does not carry", error)
         given = self.enter(new)
         with below(self):
             replace(x, given, method, old, mark)
@@ -159,8 +162,8 @@ class Body:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.source: SourceLocation = here()
         self.trace = BodyTrace(name)
+        self.source: SourceLocation = self.trace.source
         self.layer = BodyLayer(self.trace)
         self.inputs: list[tuple[Value, Tensor | None]] = []
         self.outputs: list[tuple[Value, Tensor | None]] = []
@@ -200,11 +203,12 @@ class Body:
             self.trace.restore_new()
         for key, entry in self.trace.state.items():
             if self.trace.copied_from(entry.value) is not self.trace.copied_from(before.get(key, entry.input)):
-                raise UsageError(
+                error = UsageError(
                     f"{self.name}: the derivative of the body changes a tensor from outside",
                     {"changed": entry.input.type, "first used": entry.source},
                     "draw random numbers and keep statistics in the body itself",
                 )
+                run_turn_by_turn(self.trace, "has a derivative that changes a tensor outside", error)
 
     def input(self, kind: TensorType) -> Tensor:
         """A new input; its tensor is not a leaf, so that the function may change it in place."""
@@ -236,15 +240,15 @@ class Body:
         after = order_of(layout)
         return laid_out(result, after) if after is not None and lie_alike(before, after, layout.shape) else result
 
-    def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        """Run the function; what it did to memory outside is taken back.
+    def call(self, function: Callable[..., Any], arguments: Sequence[Any], users: Sequence[Any] = ()) -> Any:
+        """Run the function; what it did to memory outside is taken back. ``users``: functions of the user's in it.
 
         Raises:
-            TraceError: it has changed Python state.
+            Turned: it has changed Python state.
         """
         self.changed = []
         try:
-            with effects_refused(self.name), self.entered():
+            with effects_refused(self.trace, users or (function,)), self.entered():
                 found = function(*arguments)
                 entries = [entry for entry in self.trace.state.values() if entry.is_modified]
                 self.changed = [_with_history(entry) for entry in entries]
@@ -273,11 +277,12 @@ class Body:
         """
         for t in self.changed:
             if any(wants[k] for k in self.depends(t)):
-                raise UsageError(
+                error = UsageError(
                     f"{self.name}: the body changes a tensor from outside to what requires gradients",
                     {"written to": type_of(t), "at": self.source},
                     "return the new value from the body: as a carry, or as a result (or change it under no_grad)",
                 )
+                run_turn_by_turn(self.trace, "changes a tensor outside to what requires gradients", error)
 
     # -- what it needs from outside
 
@@ -308,7 +313,7 @@ class Body:
                 found.append(root.clone() if entry.is_modified else root)  # the derivative reads it as it was
         standing_in = [leaf for _, leaf in self.inputs] + [standing for _, standing in self.layer.inner.values()]
         if any(leaf is not None and leaf._grad is not None for leaf in standing_in):
-            raise accumulated(self.name)
+            self.trace.refuse_gradient()
         for t, standing in self.layer.inner.values():
             assert standing._value is not None
             self.inputs.append((standing._value, standing if standing._requires_grad else None))

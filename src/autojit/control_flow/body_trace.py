@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from autojit.core.errors import TraceError, UsageError
 from autojit.core.size_expressions import Expression
 from autojit.core.sizes import expression_of, is_counted
 from autojit.core.source import here
 from autojit.ir.graph import Value
+from autojit.jit.stepped_bodies import is_plain, place_of, run_turn_by_turn
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.lent_gradients import lent_gradient
@@ -27,11 +28,15 @@ class BodyTrace(Trace):
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
+        self.source = here()
+        self.place = place_of(name, self.source)
+        self.is_plain = is_plain()
         self.outer: Trace | None = state.trace  # type: ignore[assignment]
         self.outer_layers = state.layers
         if self.outer is not None:
             self.numbers, self.sizes = self.outer.numbers, self.outer.sizes
             self.met_outside, self.parts = self.outer.met_outside, self.outer.parts
+            self.stepped = self.outer.stepped
 
     def owns(self, t: Tensor) -> bool:
         """Whether a tensor was made in this capture."""
@@ -67,11 +72,12 @@ class BodyTrace(Trace):
             for size in (*map(expression_of, value.type.shape), *sizes):
                 self.size_digits(size)
             return self.evaluate(value)
-        raise TraceError(
+        error = TraceError(
             f"{self.name}: Python asks for a value that is known only when the compiled body runs",
             {"value": value.type, "at": here()},
             "choose with aj.cond (or aj.where), repeat with aj.while_loop, and keep numbers in tensors",
         )
+        return run_turn_by_turn(self, f"lets Python ask for a value, at {here()}", error)
 
     def decide_size(self, expression: Expression, relation: str) -> bool:
         """See ``core.size_recorder.Recorder``: sizes from outside are asked for there."""
@@ -109,7 +115,16 @@ class BodyTrace(Trace):
         return lent_gradient(leaf) if self.outer is None else self.outer.read_grad(leaf)
 
     def write_grad(self, leaf: Tensor, grad: Tensor | None) -> None:
-        raise accumulated(self.name)
+        self.refuse_gradient()
+
+    def refuse_gradient(self) -> NoReturn:
+        """A backward pass in the body changes a ``.grad`` outside."""
+        error = UsageError(
+            f"{self.name}: backward() in the body would accumulate into the .grad of a tensor outside",
+            {"at": here()},
+            "use autojit.autograd.grad and carry or return the gradients",
+        )
+        run_turn_by_turn(self, "changes the .grad of a tensor outside", error)
 
     def note_flag(self, t: Tensor, flag: bool, wanted: bool) -> None:
         if self.outer is not None:
@@ -126,12 +141,3 @@ class BodyTrace(Trace):
     def lend(self, tensor: Tensor, owner: object) -> None:
         if self.outer is not None:
             self.outer.lend(tensor, owner)
-
-
-def accumulated(name: str) -> UsageError:
-    """The error of a backward pass in a body that would change a ``.grad`` outside."""
-    return UsageError(
-        f"{name}: backward() in the body would accumulate into the .grad of a tensor outside",
-        {"at": here()},
-        "use autojit.autograd.grad and carry or return the gradients",
-    )

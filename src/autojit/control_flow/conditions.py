@@ -14,6 +14,7 @@ from autojit.core.top_level import top_level
 from autojit.functions.memory import laid_out
 from autojit.ir.graph import Graph, Value
 from autojit.jit.pytree import TreeSpec, flatten
+from autojit.jit.stepped_bodies import runs_turn_by_turn
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.control_flow import Cond
 from autojit.tensor import Tensor
@@ -81,6 +82,8 @@ _BOTH = ": both branches are captured, and either may be the one that is taken"
 
 
 def _captured(pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    if runs_turn_by_turn("cond"):
+        return (true_fn if pred else false_fn)(*operands)
     branches: list[Body] = []
     found: list[tuple[list[Any], TreeSpec]] = []
     for name, function in (("true_fn", true_fn), ("false_fn", false_fn)):

@@ -20,6 +20,7 @@ from autojit.core.top_level import top_level
 from autojit.functions.shape import movedim, stack
 from autojit.ir.graph import Graph, Value
 from autojit.jit.pytree import TreeSpec, flatten
+from autojit.jit.stepped_bodies import runs_turn_by_turn
 from autojit.ops.base import normalize_axis
 from autojit.ops.scan_steps import Scan
 from autojit.ops.while_sweeps import WhileLoop
@@ -57,7 +58,7 @@ def while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
     if not isinstance(carried_inputs, tuple | list):
         kind = type(carried_inputs).__name__
         raise UsageError(f"while_loop: carried_inputs must be a tuple or list, but got {kind}", fix="pass (x,)")
-    if state.trace is None:
+    if state.trace is None or runs_turn_by_turn("while_loop"):
         return _stepped(cond_fn, body_fn, tuple(carried_inputs))
     return _captured(cond_fn, body_fn, tuple(carried_inputs))
 
@@ -84,7 +85,7 @@ def _captured(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried:
     body = Body("while_loop: body_fn")
     with body.entered():
         inner = [body.stand_in(t) for t in begun]
-    more, new = body.call(step, inner)
+    more, new = body.call(step, inner, (cond_fn, body_fn))
     for t in (more, *new):
         body.output(t)
     read = body.close()
@@ -109,7 +110,7 @@ def _stepped(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: 
     leaves, tree = flatten(carried)
     for number in itertools.count():
         go = cond_fn(*carried)
-        if is_open(go):
+        if state.trace is None and is_open(go):
             return _captured(cond_fn, body_fn, carried)
         if not truth(go, "the result of cond_fn"):
             break
@@ -197,7 +198,8 @@ def scan(
         in_order = partial(scan, reverse=reverse)
         return scan_in_pieces(in_order, combine_fn, tree.unflatten(carried), moved, xs_tree, rounds, reverse)
     job = _Scan(combine_fn, tree, xs_tree, reverse)
-    if state.trace is None or (not is_symbolic(length) and length == 1):  # no loop, and no op to tell histories apart
+    is_one = not is_symbolic(length) and length == 1  # no loop, and no op to tell histories apart
+    if state.trace is None or is_one or runs_turn_by_turn("scan"):
         return job.stepped(carried, moved, length)
     return job.captured(carried, moved, length)
 
@@ -305,7 +307,7 @@ class _Scan:
         with body.entered():
             inner = [body.stand_in(t) for t in carried]
             slices = [body.input(type_of(x).drop((0,))) for x in stacks]
-        new, results = body.call(self.step, (inner, slices))
+        new, results = body.call(self.step, (inner, slices), (self.combine_fn,))
         for t in new:
             body.output(t)
         with body.entered():

@@ -124,8 +124,8 @@ class CachedCalls:
         if not all(map(self._is_lasting, (*args, *kwargs.values()))):
             self._give_up(f"{name} remembers its results, and is given what is another object in every run")
         table, key = table_of(function), key_of(function, args, kwargs)
-        if key not in table and observer.body and state.trace.outer is not None:  # type: ignore[attr-defined]
-            self._give_up(f"{name} has yet to compute what it remembers, in {observer.body} that may not run")
+        if key not in table and observer.body is not None and state.trace.outer is not None:  # type: ignore[attr-defined]
+            self._give_up(f"{name} has yet to compute what it remembers, in {observer.body.name} that may not run")
         if key not in table and self._has_changed_something():
             self._give_up(f"{name} has yet to compute what it remembers, when the step has changed something")
         is_new = key not in table

@@ -24,6 +24,7 @@ from autojit.ir.graph import Value
 from autojit.ir.op import Op, bind
 from autojit.jit.handlers import catches
 from autojit.jit.read_hooks import active
+from autojit.jit.stepped_bodies import run_turn_by_turn
 from autojit.ops.counted_positions import Extent
 from autojit.ops.elementwise_rounding import Quotient
 from autojit.ops.requirements import Refusal, Require, Witness
@@ -87,11 +88,12 @@ def _catcher(ends: frozenset[str]) -> bool | None:
 
 
 def _refuse_in_body(trace: Trace, op: Op, place: SourceLocation) -> None:
-    raise TraceError(
+    error = TraceError(
         f"{trace.name}: the body catches errors of {op.shown_name}, which are known only when the compiled body runs",
         {"at": place},
         f"put the try around the call of {trace.name}, or check the values with aj.where",
     )
+    run_turn_by_turn(trace, f"catches errors of {op.shown_name}", error)
 
 
 def _holds(trace: Trace, op: Op, values: Sequence[Value]) -> Value:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autojit.core.device_array import has_layout
+from autojit.core.memory_ranges import Range, range_of
 from autojit.core.own_references import OwnList, OwnTuple, let_go
 from autojit.jit.failed_calls import may_change
 from autojit.jit.guards import same
@@ -112,6 +113,7 @@ class Following:
         self.shown = _sharing(trace)
         self.chains = [(t, storage_chain(t)) for t in trace.reached if t._array is not None and storage_chain(t)]
         self._arrays = OwnList()  # of the state, when it was looked at last
+        self._ranges: dict[int, Range] = {}  # their addresses, by id
         self._epoch = -1  # the guard epoch at which holders were looked at last
 
     def failure(self, segment: Segment, is_decision: bool = False) -> str | None:
@@ -145,6 +147,11 @@ class Following:
             self._epoch = epoch
         return reason
 
+    def follow_gradients(self, replaced: Sequence[Followed], segment: Segment) -> bool:
+        """With the gate of ``segment``, which runs next: ``failure`` for gradients alone; whether there is none."""
+        reason = self._follow(replaced) or self.gradients.failure() or segment.failure(has_gate=True)
+        return (reason or self._shared_otherwise()) is None
+
     def _other_flag(self) -> str | None:
         """Which leaf requires gradients now or no longer; its values may be nothing that the step reads."""
         other = next(((t, flag) for t, flag in self.flags if t._requires_grad != flag), None)
@@ -173,17 +180,23 @@ class Following:
         entries = list(self.trace.state.values())
         arrays = [entry.array for entry in entries]
         if len(arrays) != len(self._arrays) or not all(map(is_, arrays, self._arrays)):
-            if overlapping([(entry.array, entry.is_modified) for entry in entries]):
+            known = self._ranges
+            ranges = {id(array): known.get(id(array)) or range_of(array) for array in arrays}
+            if overlapping([(entry.array, entry.is_modified) for entry in entries], ranges):
                 return "tensors the step uses now share memory"
             let_go(self._arrays)
-            self._arrays = OwnList(arrays)
+            self._arrays, self._ranges = OwnList(arrays), ranges
         return None
 
     def _follow(self, places: Sequence[Followed]) -> str | None:
         reason, renamed = follow(places, self.trace.state)
         if renamed:
-            self.flags = [(renamed.get(id(t), t), flag) for t, flag in self.flags]
-            self.forms = [OwnTuple((new := renamed.get(id(t), t), new._array, form)) for t, _, form in self.forms]
+            self.flags = [
+                pair if id(pair[0]) not in renamed else (renamed[id(pair[0])], pair[1]) for pair in self.flags
+            ]
+            for k, (t, _, form) in enumerate(self.forms):
+                if id(t) in renamed:
+                    self.forms[k] = OwnTuple((new := renamed[id(t)], new._array, form))
             self.shown = [(renamed.get(id(t), t), entry) for t, entry in self.shown]
             self.chains = [(renamed.get(id(t), t), chain) for t, chain in self.chains]
             self.gradients.rename(renamed)

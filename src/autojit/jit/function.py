@@ -72,6 +72,7 @@ from autojit.jit.recorded_results import has_code
 from autojit.jit.report import memory_of
 from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, build_path
+from autojit.jit.stepped_bodies import SteppedBodies
 from autojit.jit.timing import Timing
 from autojit.jit.trace import Trace
 from autojit.jit.verify import Comparison, check_option
@@ -122,6 +123,7 @@ class JitFunction(Answers):
         self.gathering = Gathering()
         self.attributes: set[str] = set()  # of tensor arguments that the function asks for
         self.counts = JitStats()
+        self.stepped = SteppedBodies(self.counts.note)
         self.newest: CompiledStep | None = None
         self.timed: Timing | None = None  # what `timing` was asked for last
         self._installed: list[Callable[..., Any] | None] = [None] * MODES
@@ -394,6 +396,7 @@ class JitFunction(Answers):
         observer, snapshot = observed(self.function, rebinding, baked, made, call.leaves, self.attributes)
         observer.nests = ArgumentNests(args, kwargs, call.tree, given, () if rebinding is None else (0,))
         trace.told, trace.met_outside = observer.deferred, lambda: (*observer.outside.values(), *trace.reached)
+        trace.stepped = self.stepped
         try:
             set_trace(trace)
             with recording(trace), with_drawn(observer):

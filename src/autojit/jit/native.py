@@ -24,6 +24,7 @@ from autojit.jit.given_gradients import given_gradients, outputs_of
 from autojit.jit.given_memory import GivenMemory, count_for
 from autojit.jit.guards import Guard, stand_ins
 from autojit.jit.memory_check import check_memory, check_result
+from autojit.jit.mended_entries import mend
 from autojit.jit.native_arguments import arguments_of, identities_of
 from autojit.jit.number_guards import broken_number
 from autojit.jit.pytree import flatten
@@ -89,7 +90,7 @@ class NativeStep:
             for k, leaf in enumerate(capture.arguments)
             if leaf.kind in ("tensor", "twin") and len(self.identities) > NATIVE_PAIRS
         ]
-        self.written = {id(e.array): e for e, _ in step.effects.written}
+        self.note_present()
         self.views = self._view_positions(leaves)
         self.strided = capture.strided
         self.replaced = [g for g in step.effects.gradients.all if not g.is_stable and g.lent_before is None]
@@ -106,7 +107,7 @@ class NativeStep:
         self.guard_places: dict[int, int] = {}
         self.grad_places: dict[int, GradResult] = {}
         self.count_places: dict[int, GivenMemory] = {}
-        self._made_for = int(step.segment.bindings[0]), int(capture.following.count[0])
+        self.rows_of_owners: dict[int, list[int]] = {}
         self.word_places: dict[int, tuple[int, int]] = {}  # place -> guard, which of its words
         self.sizes = capture.sizes_of(leaves)  # the values of open sizes for which results are made next
         with step.segment.gate.held():
@@ -126,7 +127,12 @@ class NativeStep:
     @property
     def is_present(self) -> bool:
         """Whether it is for the step's present memory, and the tensors it follows."""
-        return self._made_for == (int(self.step.segment.bindings[0]), int(self.step.capture.following.count[0]))
+        return self.made_for == (int(self.step.segment.bindings[0]), int(self.step.capture.following.count[0]))
+
+    def note_present(self) -> None:
+        """It is for the memory and the tensors that the step has now."""
+        self.written = {id(e.array): e for e, _ in self.step.effects.written}
+        self.made_for = int(self.step.segment.bindings[0]), int(self.step.capture.following.count[0])
 
     def may_copy(self, packed: Packed) -> bool:
         """Whether copies serve as well as the arguments: no result shows an argument, and no state shares memory."""
@@ -330,7 +336,8 @@ class NativeStep:
             or calls_out(step.compiled.graph)
             or sum(e.estimate_ns for e in step.compiled.lowered.entries) > GIL_RELEASE_NS,
             fallback=fallback,
-            mend=self._mend,
+            mend=partial(mend, self),
+            followed=frozenset(self.grad_places),
             error_address=executable.error_address,
             on_error=partial(raise_or_refuse, executable) if step.trace.asks_exact else executable.raise_errors,
             keep=(executable, step.segment),
@@ -386,8 +393,8 @@ class NativeStep:
     def _guards(self) -> list[Any]:
         guards: list[Any] = [
             WordGuard(guard_epoch, self.epoch),
-            WordGuard(self.step.segment.bindings, self._made_for[0]),
-            WordGuard(self.step.capture.following.count, self._made_for[1]),
+            WordGuard(self.step.segment.bindings, self.made_for[0]),
+            WordGuard(self.step.capture.following.count, self.made_for[1]),
         ]
         following = self.step.capture.following
         owners = [entry.owner for entry in self.step.entries if entry.owner is not None]
@@ -426,20 +433,6 @@ class NativeStep:
         moved = [k for k, value in enumerate(places) if grad.value is value and before != "own"]
         index = executable.n_inputs + self.step.segment.n_free + moved[0] if moved else None
         return LentGuard(grad.leaf, "_grad", grad.tensor, before, "reader", _READERS, index)
-
-    def _mend(self, place: int) -> bool:
-        """With the gate: give gradients other memory where somebody holds what the step has left there.
-
-        Whether that has helped the one of the guard ``place``.
-        """
-        gradients, state = self.step.effects.gradients, self.step.trace.state
-        is_moved = False
-        for number, grad in self.grad_places.items():
-            if grad.lent_before in ("any", "none") and grad.value is not None and grad.prepare(state):
-                self.entry.set_expected(number, grad.tensor)
-                is_moved = is_moved or number == place
-        gradients.bind(self.step.segment)
-        return is_moved
 
 
 _READERS = Readers(Tensor, "_array", "_storage", Storage, "array", (*UNTOUCHED_READER, ("__weakref__", MISSING)))

@@ -114,6 +114,8 @@ class ObservedCalls(ObservedTexts):
             arguments = [a.values() if is_a(a, dict) else a for a in arguments if is_a(a, dict | list | tuple)]
             arguments = [part for several in arguments for part in several]
         self._is_dropped = bool(kind & DROPPED)
+        if self.used_is_changed:
+            self.note_use(function, *arguments)
         if can_wait(kind):
             instead = self._made_late(function, arguments)
             if instead is not None:
@@ -399,7 +401,7 @@ class ObservedCalls(ObservedTexts):
         if self.is_at_once:
             outside_of_capture(function, args, kwargs)
             return
-        self.refuse_in_body(f"by calling {own(function, '__name__', 'a function')}")
+        self.refuse_in_body(f"calls {own(function, '__name__', 'a function')}")
         self.deferred.append(Deferred(function, args, kwargs))
 
     def _hidden(self, function: Callable[..., Any], given: Sequence[Any] = ()) -> Callable[..., Any]:

@@ -20,6 +20,7 @@ from autojit.jit.observed_writes import ObservedWrites
 from autojit.jit.outcomes import DrawnOtherwise, Turned
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
+from autojit.jit.stepped_bodies import refuse_effect
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
@@ -48,7 +49,8 @@ class ObservedDraws(ObservedWrites):
         self._objects_drawn: dict[int, Any] = {}  # by id
         self._position = 0
         self.decided: list[int] = []  # before each draw: how many decisions on numbers alone
-        self.body = ""  # what messages call the body that runs: of a loop, or a branch
+        self.body: Any = None  # the trace of the body that runs: of a loop, or a branch
+        self.used_is_changed: dict[int, Any] = {}  # by id: what the step has made, and that body changes if it uses it
 
     def mean(self, value: object) -> None:
         """An object is asked which one it is, or is to stay where it was found: no equal one does instead of it."""
@@ -65,21 +67,23 @@ class ObservedDraws(ObservedWrites):
             self.mean(value)
 
     def refuse_in_body(self, what: str) -> None:
-        """TraceError in a body: eager mode runs it as often as it is taken, and a capture once."""
-        if self.body:
-            raise TraceError(
-                f"{self.body}: the body changes Python state outside it, and may run any number of times or never",
-                {"changed": what, "at": here()},
-                "let the body return what is to be stored and store it after the call; draw random numbers with "
-                "autojit's own functions",
-            )
+        """In a body, which eager mode runs as often as it is taken and a capture once: it is to run turn by turn."""
+        if self.body is not None:
+            refuse_effect(self.body, what)
+
+    def note_use(self, *values: object) -> None:
+        """Something is used: called, given to a call, walked. A body may not use what nobody can look into."""
+        for value in values:
+            for part in (value, own(value, "__self__", None)):
+                if id(part) in self.used_is_changed:
+                    self.refuse_in_body(f"uses a {type(part).__name__} that was made before")
 
     def draw(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """Fetch a hidden input: the step's argument for it, or a value that makes it one."""
         self.arrays.refuse("what is drawn", args, kwargs)
         draw = self._draw_of(function, args, kwargs)
         if not draw.is_free:
-            self.refuse_in_body(f"what {draw.name} gives")
+            self.refuse_in_body(f"asks for what {draw.name} gives")
         if any(is_a(value, Tensor) and value._array is None for value in (*args, *kwargs.values())):
             raise TraceError(
                 "jit: random numbers that depend on what the step computes",
@@ -136,7 +140,7 @@ class ObservedDraws(ObservedWrites):
         self._refuse_drawn(draw)
         known = self._next_given()
         if known is not None and known[0].is_as(draw, is_now=True):
-            self.refuse_in_body(f"what {draw.name} gives")
+            self.refuse_in_body(f"asks for what {draw.name} gives")
             return self._taken(known)
         value = self._fetched(draw)
         leaves, _ = flatten(value)
@@ -144,8 +148,9 @@ class ObservedDraws(ObservedWrites):
             return value
         if known is not None:
             raise another_draw(known[0], draw)
-        self.refuse_in_body(f"what {draw.name} gives")
-        return self._drawn(draw, value)
+        found = self._drawn(draw, value)
+        self.refuse_in_body(f"asks for what {draw.name} gives")
+        return found
 
     def _draw_of(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Draw:
         owner = args[0] if function is next else own(function, "__self__", None)

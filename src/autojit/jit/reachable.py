@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     pass
 
 DEEPEST = 60
-_OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "functions.random", "utils", "distributions"))
+OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "functions.random", "utils", "distributions"))
 """autojit's own objects that users see as state of theirs; the others are machinery and caches."""
-_UNSEEN = UNCOUNTED | {"_made_in"}  # of steps that run compiled: differ
+UNSEEN = UNCOUNTED | {"_made_in"}  # of steps that run compiled: differ
 
 
 @record(eq=False, frozen=False)
@@ -94,7 +94,7 @@ class Walk:
     def _dict(self, path: str, table: dict[Any, Any], depth: int) -> None:
         self.parts.append(Part(path, table, dict(table)))
         for k, (key, item) in enumerate(table.items()):
-            if key not in _UNSEEN if isinstance(key, str) else True:
+            if key not in UNSEEN if isinstance(key, str) else True:
                 self._visit(f"{path}[{key!r}]" if isinstance(key, PRIMITIVES) else f"{path}[key {k}]", item, depth)
 
     def _sequence(self, path: str, items: Iterable[object], depth: int) -> None:
@@ -165,16 +165,16 @@ class Walk:
         if cls.__name__ == "JitFunction" and cls.__module__.startswith("autojit."):
             self._visit(path, value.function, depth)
             return
-        if not (cls.__module__.startswith(_OWN_STATE) or _is_users(cls.__module__) or cls.__name__ in BAGS):
+        if not (cls.__module__.startswith(OWN_STATE) or _is_users(cls.__module__) or cls.__name__ in BAGS):
             return
         self._visit(cls.__name__, cls, depth)
         table = getattr(value, "__dict__", None)
         if isinstance(table, dict):
             self.parts.append(Part(path, table, dict(table)))
             for name, item in list(table.items()):
-                if name not in _UNSEEN:
+                if name not in UNSEEN:
                     self._visit(f"{path}.{name}", item, depth)
-        for name in _slots_of(cls):
+        for name in slots_of(cls):
             if hasattr(value, name):
                 self.parts.append(Part(f"{path}.{name}", _Slot(name, value, name), getattr(value, name)))
                 self._visit(f"{path}.{name}", getattr(value, name), depth)
@@ -239,7 +239,8 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def _slots_of(cls: type) -> list[str]:
+def slots_of(cls: type) -> list[str]:
+    """The names of the slots that instances of a user's class have."""
     if not _is_users(cls.__module__):
         return []
     found: list[str] = []

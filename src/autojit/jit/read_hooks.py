@@ -138,7 +138,11 @@ def item(operands: tuple[Any, ...], _: None) -> Any:
 def iterated(value: object, _: None) -> Any:
     """Something that is about to be walked: itself."""
     observer = active.observer
-    return value if observer is None else observer.arrays.iterated(observer.contents.iterated(value))
+    if observer is None:
+        return value
+    if observer.used_is_changed:
+        observer.note_use(value)
+    return observer.arrays.iterated(observer.contents.iterated(value))
 
 
 def operand(value: object, _: None) -> Any:

@@ -8,6 +8,8 @@ segments) once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from itertools import pairwise
 from operator import is_
 from typing import Any
 
@@ -15,7 +17,7 @@ import numpy as np
 
 from autojit.compiler import PLAIN, Compiled, Options, compile
 from autojit.core.device_array import Array, packed, share_memory, write_array
-from autojit.core.memory_ranges import range_of
+from autojit.core.memory_ranges import Range, range_of
 from autojit.core.own_references import OwnList, OwnTuple, let_go
 from autojit.core.records import record
 from autojit.core.types import TensorType
@@ -109,6 +111,7 @@ class Segment:
         self.fixed = list(fixed)
         self.n_free, self.n_moving = len(free), len(moving)
         self.bound = OwnList()  # the arrays of the entries, as the code knows them
+        self._addresses: list[int | None] = []  # of their memory; None: the code knows a copy
         self.graph = Graph((*arguments, *self.carried, *(e.input for e in self.entries)), kept, outputs)
         self._first_carried = len(arguments)
         self._first_state = len(arguments) + len(self.carried)
@@ -131,18 +134,23 @@ class Segment:
 
     def _places(self) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
         """(donated, fixed inputs, fixed outputs) for ``compile``; sets what is copied in and out around the call."""
-        let_go(self.bound)
-        self.bound = OwnList(e.array for e in self.entries)
+        before, known = self.bound, self._addresses
+        self._addresses = []
         self.copies_in: list[tuple[Any, Any]] = []
         self.copies_out: list[tuple[Any, Any]] = []
         stand_ins: dict[int, Any] = {}
         inputs = {self._first_carried + k: data_address(a) for k, a in enumerate(self.carried.values())}
         for k, entry in enumerate(self.entries):
             array = entry.array
-            if not _is_plain(array):
-                array = stand_ins[id(entry)] = packed(array)
-                self.copies_in.append((entry.array, array))
-            inputs[self._first_state + k] = data_address(array)
+            address = known[k] if known and before[k] is array else data_address(array) if _is_plain(array) else None
+            self._addresses.append(address)
+            if address is None:
+                packed_array = stand_ins[id(entry)] = packed(array)
+                self.copies_in.append((array, packed_array))
+                address = data_address(packed_array)
+            inputs[self._first_state + k] = address
+        let_go(before)
+        self.bound = OwnList(e.array for e in self.entries)
         outputs: dict[int, int] = {}
         donated: dict[int, int] = {}
         place = {id(e): self._first_state + k for k, e in enumerate(self.entries)}
@@ -155,8 +163,9 @@ class Segment:
             elif write.entry is not None:
                 if id(write.entry) in stand_ins:
                     self.copies_out.append((array, stand_ins[id(write.entry)]))
-                    array = stand_ins[id(write.entry)]
                 donated[k] = place[id(write.entry)]
+                outputs[k] = inputs[donated[k]]
+                continue
             outputs[k] = data_address(array)
         return donated, inputs, outputs
 
@@ -234,8 +243,11 @@ class Segment:
         for index, array in self.moved.items():
             self.move(index, array)
 
-    def failure(self) -> str | None:
-        """Why the state no longer fits, or None; where only its memory was replaced, the new memory is bound."""
+    def failure(self, has_gate: bool = False) -> str | None:
+        """Why the state no longer fits, or None; where only its memory was replaced, the new memory is bound.
+
+        ``has_gate``: and looks itself at whether the state shares memory.
+        """
         changed = False
         for k, entry in enumerate(self.entries):
             reason = _follow(entry)
@@ -243,9 +255,9 @@ class Segment:
                 return f"{reason} (first used at {entry.source})"
             changed = changed or entry.array is not self.bound[k]
         if changed:
-            if overlapping([(e.array, e.is_modified) for e in self.entries]):
+            if not has_gate and overlapping([(e.array, e.is_modified) for e in self.entries]):
                 return "tensors the step uses now share memory"
-            with self.gate.held():
+            with nullcontext() if has_gate else self.gate.held():
                 self.rebind()
         return None
 
@@ -323,14 +335,19 @@ def _is_plain(array: Array) -> bool:
     return bool(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative)
 
 
-def overlapping(arrays: Sequence[tuple[Any, bool]]) -> tuple[int, int] | None:
-    """Positions of two distinct arrays that share memory, one of which (flag) is written; None if there are none."""
+def overlapping(arrays: Sequence[tuple[Any, bool]], known: Mapping[int, Range] | None = None) -> tuple[int, int] | None:
+    """Positions of two distinct arrays that share memory, one of which (flag) is written; None if there are none.
+
+    ``known``: addresses of some of them, by id.
+    """
     bounds = []
     for k, (array, is_written) in enumerate(arrays):
-        if array.size:
-            low, high = range_of(array)
+        low, high = (known and known.get(id(array))) or range_of(array)
+        if low < high:
             bounds.append((low, high, k, is_written))
     bounds.sort()
+    if all(one[1] <= following[0] for one, following in pairwise(bounds)):
+        return None
     active: list[tuple[int, int, bool]] = []
     for low, high, k, is_written in bounds:
         active = [item for item in active if item[0] > low]

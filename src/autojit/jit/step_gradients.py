@@ -50,7 +50,7 @@ class GradResult:
         if isinstance(self.before, StepGradient):
             taken_back(self.leaf, self.before)
         now = lent_gradient(self.leaf) if entry.is_kept else self.leaf._grad
-        return Followed(f".grad of a tensor {type_of(self.leaf)} that the step reads", entry.initial, now)
+        return Followed(".grad of a tensor that the step reads", entry.initial, now)
 
     def rename(self, renamed: dict[int, Tensor]) -> None:
         """Other tensors have taken the place of those that the step knows, by id."""

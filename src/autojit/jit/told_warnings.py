@@ -95,7 +95,7 @@ class ToldWarnings:
 
     def take(self, message: str, category: type[Warning]) -> bool:
         """A warning of autojit's own; in a body of a loop or branch, it comes in the capture alone."""
-        if self._observer.body:
+        if self._observer.body is not None:
             return False
         self.warn(message, category)
         return True

@@ -38,6 +38,7 @@ from autojit.jit.failed_calls import may_change
 from autojit.jit.number_guards import TraceNumbers
 from autojit.jit.number_ranges import ANY, range_of_dtype
 from autojit.jit.outcomes import BeginsAgain, Turned
+from autojit.jit.stepped_bodies import SteppedBodies
 from autojit.jit.taken_arrays import TraceTaken
 from autojit.jit.trace_again import TraceAgain
 from autojit.jit.trace_arguments import TraceArguments
@@ -68,6 +69,7 @@ class Trace(
     """
 
     runs_often = False
+    stepped: SteppedBodies | None = None  # where loops and branches run as Python runs them
 
     def __init__(
         self,

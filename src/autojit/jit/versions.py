@@ -63,3 +63,13 @@ def count_calls(storage: Storage, step: NativeStep, changes: int) -> None:
     present = [calls for calls in known if calls.entry() is not None]
     before += sum(calls.total() for calls in known if calls not in present)
     _writers[storage] = before, [*present, _Calls(weakref.ref(step.entry), step.entry.calls, changes)]
+
+
+def count_from_now(storage: Storage, step: NativeStep, changes: int) -> None:
+    """``count_calls`` for a storage that has taken the place of another: calls before now have not changed it."""
+    storage = storage.counter
+    _, known = _writers.get(storage, (0, ()))
+    if not any(calls.entry() is step.entry for calls in known):
+        version = storage.version
+        count_calls(storage, step, changes)
+        storage.version = version

@@ -10,7 +10,7 @@ Everything whose address is in a table is held by the entry, and the entry by it
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,6 +54,7 @@ from autojit.runtime.entry_spec import (
     LentGuard,
     ObjectArgument,
     Refusal,
+    SlotGuard,
     Slots,
     TensorArgument,
 )
@@ -80,6 +81,9 @@ _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 def make_entry(spec: EntrySpec) -> Entry:
     """The fastest entry point this interpreter allows."""
     return NativeEntry(spec) if layout_is_known() else PythonEntry(spec)
+
+
+NOWHERE = -1  # the address of no object
 
 
 class NativeEntry:
@@ -134,6 +138,18 @@ class NativeEntry:
         else:
             self._dicts[self._dict_rows[guard], GuardedItem.expected.place] = address_of(expected)
         self._expected[guard] = expected
+
+    def replace_guards(self, guards: Mapping[int, SlotGuard]) -> None:
+        """From now on these guards of the spec look at slots of other objects. Only with the gate."""
+        rows = [self._word_rows[index] for index in guards]
+        self._words[rows, GuardedWord.expected.place] = NOWHERE  # a call on another thread waits, whatever it has read
+        self._words[rows, GuardedWord.address.place] = [guarded_word(guard) for guard in guards.values()]
+        self._words[rows, GuardedWord.expected.place] = [id(guard.expected) for guard in guards.values()]
+        present = list(self._spec.guards)
+        for index, guard in guards.items():
+            self._expected[index] = guard.expected
+            present[index] = guard
+        self._kept[0] = self._spec = self._spec._replace(guards=tuple(present))
 
     def refill(self, ring: int) -> None:
         """Replace the tensors of ring `ring` that are in use by fresh ones. Waits for a call that runs."""
@@ -191,14 +207,14 @@ class NativeEntry:
             gate.check()
             try:
                 gate.close()
-                for _ in range(len(self._spec.rings) + len(self._lent_rows) + 2):
+                for _ in range(len(self._spec.rings) + len(self._lent_rows) + 3):
                     found = self._retry(*args, **kwargs)
                     if type(found) is not Refusal:
                         return found
                     reason, ring = self._failure_of(self._retry_head)
                     if reason == "ring":
                         self._rings.refill(ring, self.calls())
-                    elif reason == "guard" and ring in self._lent_rows:
+                    elif reason == "guard" and (ring in self._lent_rows or ring in self._spec.followed):
                         if self._spec.mend is None or not self._spec.mend(ring):
                             break
                     elif reason != "sizes" or not self._accept():

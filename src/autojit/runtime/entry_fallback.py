@@ -6,7 +6,7 @@ Rings are not used: without reference counts nobody can tell whether a tensor is
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,14 @@ class PythonEntry:
     def set_expected(self, guard: int, expected: object) -> None:
         """See `entry.NativeEntry.set_expected`."""
         self._expected[guard] = expected
+
+    def replace_guards(self, guards: Mapping[int, SlotGuard]) -> None:
+        """See `entry.NativeEntry.replace_guards`."""
+        present = list(self._spec.guards)
+        for index, guard in guards.items():
+            present[index] = guard
+            self._expected[index] = guard.expected
+        self._spec = self._spec._replace(guards=tuple(present))
 
     def set_others(self, entries: Sequence[PythonEntry]) -> None:
         """See `entry.NativeEntry.set_others`; the fallback asks them."""

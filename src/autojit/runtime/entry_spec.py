@@ -8,7 +8,7 @@ The records are named tuples because those are made in a tenth of the time at im
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -260,8 +260,9 @@ class EntrySpec(NamedTuple):
         error_address: an int64 that the step sets when it fails; 0: it cannot fail.
         on_error: raises what the step met and clears that word; what it returns instead is what the call gives.
         sizes: the step's open sizes, if it has any.
-        mend: asked by whoever has the gate when a `LentGuard` fails, with its number: whether the step has other memory
-            now, which `set_expected` was told.
+        mend: asked by whoever has the gate when a `LentGuard` or one of ``followed`` fails, with its number: whether
+            the step has other memory now, which `set_expected` or `replace_guards` was told.
+        followed: guards of places whose tensors may be replaced by others of their kind.
         written: addresses that the step writes besides its outputs, sorted and apart; no array argument is there.
         keep: owner of step and table.
     """
@@ -283,4 +284,5 @@ class EntrySpec(NamedTuple):
     sizes: EntrySizes | None = None
     written: tuple[tuple[int, int], ...] = ()
     mend: Callable[[int], bool] | None = None
+    followed: Collection[int] = ()
     keep: object = None

@@ -131,6 +131,7 @@ class Layer(abc.ABC):
 
     what: str
     """What messages call it."""
+    is_body = False  # whether it only lets tensors into a body, and gives them nothing
 
     @abc.abstractmethod
     def apply(self, op: Op, operands: Sequence[Tensor]) -> Any:

@@ -11,6 +11,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.dispatch.dispatch import apply
 from autojit.ir.graph import Graph
+from autojit.jit.stepped_bodies import runs_turn_by_turn
 from autojit.ops.flex_attention import FlexAttention
 from autojit.tensor import Tensor
 from autojit.tensor.state import state
@@ -30,7 +31,7 @@ def attended_by_op(
         return None  # eager mode has all places at once, and a batch's random numbers are its layer's business
     if any(is_symbolic(n) or not n for x in (query, key, value) for n in type_of(x).shape):
         return None
-    found = _captured(modified, type_of(query))
+    found = None if runs_turn_by_turn("flex_attention") else _captured(modified, type_of(query))
     if found is None:
         return None
     graph, read = found
