@@ -11,7 +11,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+PATHS = [str(ROOT), str(ROOT / "src")]
+sys.path[:0] = PATHS
 
 from mkdocs.config.defaults import MkDocsConfig  # noqa: E402
 from mkdocs.exceptions import PluginError  # noqa: E402
@@ -36,6 +37,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The reference, and what the pages of ``docs/`` link to outside of it."""
+    sys.path[:0] = PATHS  # which mkdocs took back when it had imported this file; processes begin with it
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:
         return _with_made(files, config, processes)
 
