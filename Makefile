@@ -24,12 +24,11 @@ $(BIN)/python:
 		{ echo "autojit needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "creating $(VENV)"
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install -r requirements/build.txt
 
 # One stamp per requirements file: the pinned packages, then autojit itself without resolving anything again.
 $(VENV)/installed-%: requirements/%.txt requirements/runtime.txt requirements/build.txt pyproject.toml | $(BIN)/python
 	@echo "installing requirements/$*.txt"
-	$(PIP) install -r $<
+	$(PIP) install -r requirements/build.txt -r $<
 	$(PIP) install --no-build-isolation --no-deps -e .
 	$(BIN)/python -m compileall -q src/autojit # an editable install leaves this out; import autojit reads bytecode
 	@touch $@

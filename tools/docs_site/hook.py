@@ -1,12 +1,18 @@
-"""What mkdocs calls: the menu, the pages that are made, and the links that leave ``docs/``."""
+"""What mkdocs calls: the menu, the pages that are made, and the links that leave ``docs/``.
+
+Examples are run and sources are coloured in as many processes as there are processors.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+PATHS = [str(ROOT), str(ROOT / "src")]
+sys.path[:0] = PATHS
 
 from mkdocs.config.defaults import MkDocsConfig  # noqa: E402
 from mkdocs.exceptions import PluginError  # noqa: E402
@@ -31,13 +37,21 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The reference, and what the pages of ``docs/`` link to outside of it."""
+    sys.path[:0] = PATHS  # which mkdocs took back when it had imported this file; processes begin with it
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:
+        return _with_made(files, config, processes)
+
+
+def _with_made(files: Files, config: MkDocsConfig, processes: ProcessPoolExecutor) -> Files:
     found = repository.Repository()
     texts: dict[str, str] = {}
     every = list(pages())
-    for page, text in reference.written():
-        texts[f"{reference.FOLDER}/{page.slug}.md"] = text
-    if reference.failures:
-        raise PluginError("\n\n".join(reference.failures))
+    written = list(processes.map(reference.written, every))
+    failures = [failure for page in written for failure in page.failures]
+    if failures:
+        raise PluginError("\n\n".join(failures))
+    for page, made in zip(every, written, strict=True):
+        texts[f"{reference.FOLDER}/{page.slug}.md"] = made.text
     for path in DOCS.rglob("*.md"):
         name = path.relative_to(DOCS).as_posix()
         texts[name] = found.page(path.read_text(encoding="utf-8"), name)
@@ -50,14 +64,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
                 text = changelog(ROOT / "changelog.d", text)  # with the fragments that came since it was written
             texts[f"repository/{name}"] = found.page(text, f"repository/{name}")
         done |= left
-    shown = found.sources | reference.sources()
+    shown = sorted(found.sources.union(*(made.sources for made in written)))
     for name, text in texts.items():
         weight = next((w for folder, w in WEIGHTS.items() if name.startswith(folder)), 2)
         _put(files, config, name, f"---\nsearch:\n  boost: {weight}\n---\n\n{text}")
-    for name in sorted(shown):
-        page_html = repository.shown(name).replace(
-            "/source/style.css", repository.relative("source/style.css", f"source/{name}.html")
-        )
+    for name, text in zip(shown, processes.map(repository.shown, shown, chunksize=8), strict=True):
+        page_html = text.replace("/source/style.css", repository.relative("source/style.css", f"source/{name}.html"))
         _put(files, config, f"source/{name}.html", page_html)
     _put(files, config, "source/style.css", repository.style())
     return files

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from tools.docs_site import arguments, entries, example_book
-from tools.docs_site.public_names import Page, base_of, names_of, pages
+from tools.docs_site.public_names import Page, base_of, names_of
 
 FOLDER = "api"
 SOURCES = "source"
@@ -28,10 +27,20 @@ def space_of(prefix: str) -> Any:
     return importlib.import_module(f"autojit.{path}")
 
 
-def written() -> Iterator[tuple[Page, str]]:
-    """Every page with its text."""
-    for page in pages():
-        yield page, page_text(page)
+class Written(NamedTuple):
+    """A page's text, the files that it links to, and what its examples that fail say."""
+
+    text: str
+    sources: set[str]
+    failures: list[str]
+
+
+def written(page: Page) -> Written:
+    """A page of the reference, its examples run."""
+    _sources.clear()
+    _failures.clear()
+    text = page_text(page)
+    return Written(text, set(_sources), list(_failures))
 
 
 def page_text(page: Page) -> str:
@@ -73,7 +82,7 @@ def _ran(page: Page, name: str, found: example_book.Example) -> str:
     try:
         return example_book.session(found)
     except Exception as error:
-        failures.append(f"the example of {page.prefix}.{name} fails: {type(error).__name__}: {error}\n{found.code}")
+        _failures.append(f"the example of {page.prefix}.{name} fails: {type(error).__name__}: {error}\n{found.code}")
         return found.code
 
 
@@ -85,13 +94,8 @@ def attribute(space: Any, name: str) -> Any:
     return getattr(space, name)
 
 
-_sources: set[str] = set()
-failures: list[str] = []  # of the examples run so far; a build with one of them fails
-
-
-def sources() -> set[str]:
-    """The files that the pages written so far link to."""
-    return set(_sources)
+_sources: set[str] = set()  # of the page that is being written
+_failures: list[str] = []
 
 
 def _source(page: Page, name: str, value: Any) -> list[str]:

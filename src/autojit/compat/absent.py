@@ -11,7 +11,8 @@ REASONS = {
     "_inductor": "steps are compiled by autojit's own code generator",
     "jit.load": "TorchScript is not there: load weights by aj.load",
     "jit.save": "TorchScript is not there: save state_dict(), or export a step by step.export()",
-    "library": "ops are not registered by name: aj.op makes one of a Numba function, autograd.Function of Python",
+    "library.triton_op": "there are no Triton kernels: aj.op makes an op of a Numba function",
+    "library.wrap_triton": "there are no Triton kernels: aj.op makes an op of a Numba function",
     "nested": "there are no nested tensors: pad, and pass masks or lengths",
     "onnx": "a step is exported by step.export(), its graph printed by step.show()",
     "quantization": "there are no quantised tensors",
@@ -26,7 +27,6 @@ LIBRARIES = {  # docs/from_torch.md has those that run
     "torchaudio": "it has parts in C++ for PyTorch: read sound by soundfile; aj.stft makes spectrograms",
     "torchtext": "it has parts in C++ for PyTorch: read text with Python, utils.data makes batches",
     "torchvision": "it has parts in C++ for PyTorch: read images with NumPy or Pillow into a utils.data.TensorDataset",
-    "transformers": "it registers ops by torch.library, which autojit does not have",
 }
 """Libraries for torch that do not run on autojit, with the reason, or what to do instead."""
 

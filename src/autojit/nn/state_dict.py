@@ -51,7 +51,7 @@ class StateDictMixin:
     _version: int = 1
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
-    _modules: dict[str, Module | None]
+    _modules: dict[str, Any]  # modules and None; libraries read the annotations of classes, so each names what is here
     _non_persistent_buffers_set: set[str]
     _state_dict_pre_hooks: dict[int, Callable[..., Any]]
     _state_dict_hooks: dict[int, Callable[..., Any]]

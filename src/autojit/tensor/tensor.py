@@ -7,6 +7,8 @@ the modules that define it once as a function.
 from __future__ import annotations
 
 import functools
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
@@ -17,20 +19,16 @@ from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import UsageError, register_operand_type, tensor_expected
 from autojit.core.once import first_use
 from autojit.core.types import TensorType
+from autojit.ir.graph import Value
 from autojit.tensor.memory_orders import row_major, seen_through
-from autojit.tensor.node import TYPES, new_type
+from autojit.tensor.node import TYPES, Hooks, Node, new_type
 from autojit.tensor.size import Size
 from autojit.tensor.state import source_of, state
 from autojit.tensor.storage import INFERENCE_VIEW, SameMemory, Storage, View
 
 if TYPE_CHECKING:
-    import weakref
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
-    from autojit.ir.graph import Value
-    from autojit.tensor.node import Hooks, Node
     from autojit.tensor.tensor_methods import TensorMethods
 else:
     TensorMethods = object

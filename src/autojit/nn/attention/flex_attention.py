@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import autojit as aj
 from autojit.core.errors import UsageError
+from autojit.nn.attention.block_mask import DEFAULT_BLOCK as _DEFAULT_SPARSE_BLOCK_SIZE  # noqa: F401
 from autojit.nn.attention.block_mask import BlockMask as BlockMask
 from autojit.nn.attention.block_mask import sliced_mask_mod_error
 from autojit.nn.attention.captured_scores import attended_by_op

@@ -1,0 +1,39 @@
+"""Operators by name, as ``torch.library`` has them: Python functions with rules for gradients, devices and batches."""
+
+from autojit.library.checks import opcheck
+from autojit.library.registration import (
+    CustomOpDef,
+    Library,
+    custom_op,
+    define,
+    fallthrough_kernel,
+    get_ctx,
+    impl,
+    impl_abstract,
+    register_autocast,
+    register_autograd,
+    register_fake,
+    register_kernel,
+    register_torch_dispatch,
+    register_vmap,
+)
+from autojit.library.schema import infer_schema
+
+__all__ = [
+    "CustomOpDef",
+    "Library",
+    "custom_op",
+    "define",
+    "fallthrough_kernel",
+    "get_ctx",
+    "impl",
+    "impl_abstract",
+    "infer_schema",
+    "opcheck",
+    "register_autocast",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+    "register_torch_dispatch",
+    "register_vmap",
+]
