@@ -178,3 +178,26 @@ def test_a_whole_operand_takes_a_fraction_as_alpha_beside_a_float() -> None:
     assert aj.allclose(real.clone().sub_(whole, alpha=0.1), real - 0.1 * whole.double(), rtol=1e-15)
     with pytest.raises(RuntimeError, match="alpha must not be a floating point number"):
         whole.add(whole, alpha=0.5)
+
+
+OPERANDS: dict[str, Change] = {
+    "mul_": lambda x, y: x.mul_(y),
+    "sub_": lambda x, y: x.sub_(y),
+    "addcmul_": lambda x, y: x.addcmul_(y, y),
+    "addcdiv_": lambda x, y: x.addcdiv_(y, y),
+    "lerp_": lambda x, y: x.lerp_(y * 2, y),
+    "pow_": lambda x, y: x.pow_(y),
+    "copy_": lambda x, y: x.copy_(y * 2),
+}
+
+
+@pytest.mark.parametrize("dtype", [aj.float64, aj.complex128], ids=str)
+@pytest.mark.parametrize("change", OPERANDS.values(), ids=OPERANDS)
+def test_an_operand_that_is_a_view_of_what_is_written_shows_the_new_values(change: Change, dtype: aj.dtype) -> None:
+    x = aj.tensor([0.5, 0.6], dtype=dtype, requires_grad=True) * 1
+    view = x.view(2, 1).squeeze(-1)
+    change(x, view)
+    assert view.tolist() == x.tolist()
+    with aj.no_grad():
+        x.zero_()
+    assert view.tolist() == [0, 0]

@@ -135,3 +135,56 @@ def test_a_step_to_the_next_number_moves_with_its_start() -> None:
     of_x, of_y = aj.autograd.grad(aj.nextafter(x, y).sum(), (x, y), allow_unused=True)
     assert of_x.tolist() == [1.0, 0.0]
     assert of_y is None or of_y.tolist() == [0.0, 0.0]
+
+
+ROUNDING = ("floor", "ceil", "round", "trunc", "fix", "nan_to_num", "clone")
+
+
+@pytest.mark.parametrize("dtype", [aj.int64, aj.uint8, aj.float32, aj.complex64], ids=str)
+@pytest.mark.parametrize("name", ROUNDING)
+def test_what_is_computed_has_memory_of_its_own_also_where_nothing_changes(name: str, dtype: aj.dtype) -> None:
+    if dtype is aj.complex64 and name not in ("nan_to_num", "clone"):
+        pytest.skip("does not round complex numbers")
+    x = aj.ones(3, dtype=dtype)
+    getattr(aj, name)(x).add_(1)
+    assert x.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.movedim(0, 0),
+        lambda x: aj.moveaxis(x, (0, 1), (0, 1)),
+        lambda x: x.unflatten(0, (2,)),
+        lambda x: x.transpose(1, 1),
+        lambda x: x.permute(0, 1),
+        lambda x: x.expand(2, 3),
+        lambda x: x.squeeze(0),
+    ],
+)
+def test_a_view_is_a_tensor_of_its_own_also_where_nothing_moves(view: Callable[[aj.Tensor], aj.Tensor]) -> None:
+    x = aj.ones(2, 3, requires_grad=True)
+    found = view(x)
+    assert not found.is_leaf
+    found.detach().add_(1)
+    assert x.sum() == 12
+
+
+def test_whole_numbers_from_2_to_the_63_on_are_exact_or_an_error() -> None:
+    largest = 2**64 - 1
+    assert aj.tensor([largest, 0, 2**53 + 1], dtype=aj.uint64).tolist() == [largest, 0, 2**53 + 1]
+    assert aj.tensor([[2**63 + 5, 1]], dtype=aj.uint64).tolist() == [[2**63 + 5, 1]]
+    assert aj.tensor([1.5, 2**63]).dtype is aj.float32
+    for data in ([2**63], [2**63, 1]):
+        with pytest.raises(RuntimeError, match="Overflow when unpacking long"):
+            aj.tensor(data)
+
+
+def test_nan_has_a_mode_and_parts_of_complex_numbers_are_replaced() -> None:
+    nan, inf = float("nan"), float("inf")
+    values, places = aj.mode(aj.tensor([[nan], [2.0]]))
+    np.testing.assert_array_equal(values.numpy(), [nan, 2.0])
+    assert places.tolist() == [0, 0]
+    x = aj.tensor([complex(nan, 1), complex(2, inf), complex(-inf, nan)])
+    assert x.nan_to_num(1.0, 2.0, 3.0).tolist() == [1 + 1j, 2 + 2j, 3 + 1j]
+    assert aj.vander(aj.tensor([3, 2], dtype=aj.uint8)).dtype is aj.int64

@@ -32,6 +32,9 @@ REST: dict[str, Callable[[Any], Any]] = {
     "detached": lambda x: (x * 2).sum().detach(),
     "in place": lambda x: [aj.no_grad()(lambda: x.add_(1))(), None][1],
     "the tensor": lambda x: x,
+    "a view": lambda x: x[1:],
+    "a view with a flag": lambda x: x[1:].requires_grad_(),
+    "a view without history": lambda x: aj.no_grad()(lambda: x.view(-1))(),
     "what it is": lambda x: (x.requires_grad, x.is_leaf),
 }
 TENSORS: dict[str, Callable[[], Any]] = {
@@ -67,8 +70,8 @@ def seen(jit: Callable[[Any], Any], flag: str, rest: str, tensor: str, is_given:
         try:
             result = step(x if is_given else None)
             found += [result is x, told(result), told(x)]
-            if isinstance(result, aj.Tensor) and result.requires_grad and not result.shape:
-                result.backward()
+            if isinstance(result, aj.Tensor) and result.requires_grad and result is not x:
+                result.sum().backward()
                 found.append(told(x))
         except RuntimeError as error:
             return [*found, type(error).__name__]

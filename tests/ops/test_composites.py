@@ -218,7 +218,7 @@ def test_extreme_inputs_do_not_overflow() -> None:
         (lambda x: ops.pow(x, 2.0), [0.0, 3.0], [0, 6]),
         (lambda x: ops.pow(x, 1.0), [0.0, 3.0], [1, 1]),
         (lambda x: ops.maximum(x, 0), [0.0, 1.0, -1.0], [0.5, 1, 0]),
-        (lambda x: ops.clamp(x, 0, 1), [0.0, 1.0, 2.0, 0.5], [1, 1, 0, 1]),
+        (lambda x: ops.clamp(x, 0, 1), [0.0, 1.0, 2.0, 0.5], [0, 0, 0, 1]),
         (lambda x: ops.amax(x), [3.0, 3.0, 1.0], [0.5, 0.5, 0]),
         (lambda x: ops.max_with_index(x, 0)[0], [3.0, 3.0, 1.0], [1, 0, 0]),
         (lambda x: ops.prod(x), [0.0, 2.0, 3.0], [6, 0, 0]),

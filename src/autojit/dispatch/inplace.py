@@ -307,12 +307,20 @@ def _protect_saved(node: Node, old: Tensor, mark: int) -> None:
         if current in seen or not isinstance(current, OpNode) or current.sequence < mark:
             continue
         seen.add(current)
-        for saved in (*current.primals, *current.results):
-            if isinstance(saved, Tensor) and share_memory(saved._array, old._array):
-                saved._array, counter = saved._array.copy(), saved._storage
-                if counter is not None:  # which still counts, so that a change of the tensor itself is noticed
-                    saved._storage, saved._view = SameMemory(Storage(saved._array, None), counter), None
+        for kept in (current.primals, current.results):
+            for k, saved in enumerate(kept):
+                if isinstance(saved, Tensor) and share_memory(saved._array, old._array):
+                    kept[k] = _with_own_memory(saved)
         stack.extend(e[0] for e in current.edges if e is not None)
+
+
+def _with_own_memory(saved: Tensor) -> Tensor:
+    """What a node keeps in the place of a tensor (which may be the user's, who sees it change) whose memory changes."""
+    made = _with_history_of(alias(saved), saved)
+    made._array, counter = saved._array.copy(), made._storage
+    if counter is not None:  # which still counts, so that a change of the tensor itself is noticed
+        made._storage, made._view = SameMemory(Storage(made._array, None), counter), None
+    return made
 
 
 def _fills(new: Tensor, method: str) -> bool:

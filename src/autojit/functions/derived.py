@@ -22,8 +22,8 @@ from autojit.dispatch.kernels import in_one_pass, in_one_step
 from autojit.dispatch.on_device import placed
 from autojit.dispatch.promotion import Number, Operand, all_together, as_operand, cast, floating, together
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices, in_lower_precision
-from autojit.functions.comparison import clamp, eq, isfinite, isnan, le, logical_and, logical_or, where
-from autojit.functions.elementwise import abs, add, clone, div, mul, scaled, sub
+from autojit.functions.comparison import eq, isfinite, isnan, le, logical_and, logical_or, where
+from autojit.functions.elementwise import abs, add, clone, div, imag, mul, real, scaled, sub
 from autojit.functions.factories import finish, zeros
 from autojit.functions.index_functions import index_select
 from autojit.functions.own_memory import own_memory
@@ -108,6 +108,9 @@ def nan_to_num(
     """Replace NaN and infinities by numbers (the dtype's extremes by default)."""
     if type_of(input).dtype.category < 2:
         return clone(input)
+    if type_of(input).dtype.is_complex:
+        parts = [nan_to_num(part(input), nan, posinf, neginf) for part in (real, imag)]
+        return ops.complex(*parts)
     return in_one_pass("nan_to_num", (0.0 if nan is None else nan, posinf, neginf), input)
 
 
@@ -116,9 +119,8 @@ def nan_to_num(
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """``log(x / (1 - x))``; ``eps`` clamps to [eps, 1 - eps] first."""
     x = floating(input, "logit")
-    if eps is not None:
-        limited = clamp(x, eps, 1 - eps)
-        x = limited if eps <= 0.5 else where(x < eps, eps, limited)  # torch looks at the lower end first
+    if eps is not None:  # unlike `clamp`, whose derivative at a bound is 0; torch looks at the lower end first
+        x = where(x < eps, eps, where(x > 1 - eps, 1 - eps, x))
     return in_one_pass("logit", (), x, node="LogitBackward0", eps=None if eps is None else as_float(eps))
 
 

@@ -5,6 +5,8 @@ Each takes Tensors, arrays or Python numbers, promotes as torch does and applies
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from autojit import ops
@@ -276,11 +278,22 @@ def neg(input: Operand) -> Tensor:
     return neg_op(t)
 
 
+def _new(compute: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function, with a copy where it gives its operand back: whole numbers have nothing to round."""
+
+    @wraps(compute)
+    def computed(x: Tensor, *parameters: Any) -> Tensor:
+        found = compute(x, *parameters)
+        return clone(x) if found is x else found
+
+    return computed
+
+
 _rounds = declared(in_place="values", out=EXACT_OUT, lists=True)
-floor = _rounds(through_ops("floor", ops.floor, refuses_bool=True))
-ceil = _rounds(through_ops("ceil", ops.ceil, refuses_bool=True))
+floor = _rounds(through_ops("floor", _new(ops.floor), refuses_bool=True))
+ceil = _rounds(through_ops("ceil", _new(ops.ceil), refuses_bool=True))
 trunc = declared(aliases="fix", in_place="values", out=EXACT_OUT, lists=True)(
-    through_ops("trunc", ops.trunc, refuses_bool=True)
+    through_ops("trunc", _new(ops.trunc), refuses_bool=True)
 )
 sign_op = through_ops("sign", ops.sign)
 angle = declared(out=True)(through_ops("angle", ops.angle, floats=True))
@@ -371,7 +384,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     x = as_operand(input, "round")
     if type_of(x).dtype.kind in ("bool", "complex"):
         raise UnsupportedDTypeError(f'"round" not implemented for {type_of(x).dtype}', {"input": x})
-    return ops.round(x, decimals)
+    return _new(ops.round)(x, decimals)
 
 
 @declared()

@@ -122,6 +122,8 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
             raise UsageError("Overflow when unpacking long")
         kind = type(np.ravel(plain)[0]).__name__.rstrip("_") if plain.size else "object"
         raise ArgumentKindError(f"new(): invalid data type '{kind}'", fix="give numbers")
+    if plain.dtype.kind == "f" and plain.size and plain.max() >= 2**63 and not _came_from_arrays(data):
+        plain = _exact(data, plain)
     wanted = dtype if dtype is not None else _literal_dtype(plain, data)
     if wanted.category == 1 and wanted is not int64 and plain.dtype.kind in "iu" and plain.size:
         in_range(plain.min(), wanted)  # of numbers that are written down; arrays wrap around
@@ -130,12 +132,21 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
     return quietly(lambda: plain.astype(wanted.numpy, copy=is_lent))
 
 
+def _exact(data: Any, plain: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers as they are written: NumPy reads those from 2**63 on, beside smaller ones, as floats."""
+    numbers = np.array(data, object)
+    is_whole = all(isinstance(n, int) and 0 <= n < 2**64 for n in numbers.reshape(-1))
+    return numbers.astype(np.uint64) if is_whole else plain
+
+
 def _literal_dtype(plain: NDArray[Any], data: Any) -> DType:
     if plain.size == 0:
         return default_dtype()
     if plain.dtype.kind not in "iufc" or _came_from_arrays(data):
         return dtype_of_numpy(plain.dtype)
     if plain.dtype.kind in "iu":
+        if plain.dtype.kind == "u":
+            raise UsageError("Overflow when unpacking long", {"data": data}, "give a dtype, such as uint64")
         return int64
     return default_dtype() if plain.dtype.kind == "f" else default_dtype().to_complex()
 

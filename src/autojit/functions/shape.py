@@ -58,12 +58,16 @@ def axes_of(axes: tuple[Any, ...]) -> tuple[int, ...]:
 def reshape(input: Tensor, *args: Sizes, shape: Sizes | None = None) -> Tensor:
     """The same elements under another shape; one extent may be -1. A view where strides allow it."""
     sizes = sizes_of(args) if shape is None else sizes_of((shape,))
-    found: Tensor = ops.reshape(input, sizes)
-    return found if found is not input else _view_of(input)
+    return _another(ops.reshape(input, sizes), input)
 
 
 def _view_of(input: Tensor) -> Tensor:
     return input.clone() if input.is_sparse else bind(ops.Reshape(type_of(input).shape), input)
+
+
+def _another(found: Tensor, input: Tensor) -> Tensor:
+    """A view that is a tensor of its own, with its own shape and history, also where there was nothing to do."""
+    return found if found is not input else _view_of(input)
 
 
 @declared()
@@ -79,7 +83,7 @@ def permute(input: Tensor, *args: Sizes, dims: Sizes | None = None) -> Tensor:
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Exchange two axes."""
     found: Tensor = ops.transpose(input, dim0, dim1)
-    return one_node(found if found is not input else _view_of(input), input, "TransposeBackward0")
+    return one_node(_another(found, input), input, "TransposeBackward0")
 
 
 @declared(in_place="shape")
@@ -114,7 +118,7 @@ def squeeze(input: Tensor, dim: Dims | None = None) -> Tensor:
         dim = tuple(dim)
     found: Tensor = ops.squeeze(input, dim)
     number = 0 if dim is None else 2 if isinstance(dim, tuple) else 1
-    return one_node(found if found is not input else _view_of(input), input, f"SqueezeBackward{number}")
+    return one_node(_another(found, input), input, f"SqueezeBackward{number}")
 
 
 @declared(in_place="shape")
@@ -141,14 +145,14 @@ def ravel(input: Tensor) -> Tensor:
 @remembered
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Split one axis into several."""
-    return ops.unflatten(input, dim, sizes)
+    return _another(ops.unflatten(input, dim, sizes), input)
 
 
 @declared(aliases="moveaxis")
 @remembered
 def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     """Move axes to new places."""
-    return ops.moveaxis(input, source, destination)
+    return _another(ops.moveaxis(input, source, destination), input)
 
 
 @declared(function=False)

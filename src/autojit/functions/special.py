@@ -183,7 +183,8 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
         raise UsageError("x must be a one-dimensional tensor.", {"x": x})
     if N is not None and N < 0:
         raise UsageError("N must be non-negative.", {"N": N})
-    return ops.vander(x, type_of(x).size if N is None else N, increasing)
+    whole = type_of(x).dtype.category < 2  # products of whole numbers are of int64
+    return ops.vander(x.long() if whole else x, type_of(x).size if N is None else N, increasing)
 
 
 @declared(in_place="values", out=True, numbers="none")

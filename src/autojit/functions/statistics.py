@@ -133,7 +133,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     values, places = sort(x, axis, stable=True)
     line, order = movedim(values, axis, -1), movedim(places, axis, -1)
     equal = eq(unsqueeze(line, -1), unsqueeze(line, -2))
-    often = _sum(cast(equal, int64), -1)
+    often = clamp(_sum(cast(equal, int64), -1), min=1)  # a NaN, which equals nothing, is there once
     first = unsqueeze(often.argmax(-1), -1)
     value = gather(line, -1, first)
     last = gather(order, -1, first + gather(often, -1, first) - 1)

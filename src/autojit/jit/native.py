@@ -187,7 +187,7 @@ class NativeStep:
             found = self.recorded.of(found, leaves)
         elif results.are_leaves_at_hand and not self.given:
             return found if results.is_plain else results.finish(found, (args, kwargs))
-        return results.package(found, leaves, capture.sizes_of(leaves), (args, kwargs))
+        return self.step.package(found, leaves, capture.sizes_of(leaves), (args, kwargs))
 
     def _direct(self, *args: object, **kwargs: object) -> Any:
         """What ``_layered`` does where native code has looked at everything, and results only need their history."""

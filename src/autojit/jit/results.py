@@ -149,7 +149,7 @@ class Results:
         if view is not None and base is not None and base._storage is leaf._storage and not _has_own_history(leaf):
             made = view.creation
             if id(base) in self._shells and arguments[self._shells[id(base)]].kind in GIVEN:
-                return Place("argument", self._shells[id(base)], chain=relative_chain(leaf), creation=made)
+                return self._view_of_argument(self._shells[id(base)], leaf, arguments)
             behind = None if base._requires_grad else self._argument_behind(base, arguments)
             if behind is not None:
                 return replace(behind, chain=(*behind.chain, *relative_chain(leaf)), creation=made)
@@ -177,6 +177,17 @@ class Results:
         index, known = self._result(leaf)
         place = Place("result", index, aliases=known or id(leaf) in self._second)
         return self._with_history(place, leaf, arguments)
+
+    def _view_of_argument(self, k: int, leaf: Tensor, arguments: Sequence[ArgumentLeaf]) -> Place:
+        """A view that is taken again of the argument ``k``, whose flag may have been another when it was taken."""
+        view, shell = leaf._view, arguments[k].shell
+        assert view is not None and shell is not None
+        flag, made = leaf._requires_grad, view.creation
+        if leaf._grad_fn is None and (arguments[k].requires_grad or shell._requires_grad):
+            made = (
+                made if made == INFERENCE else NO_GRAD
+            )  # what is taken again of a tensor that requires gradients would have a history
+        return Place("argument", k, chain=relative_chain(leaf), creation=made, is_leaf=flag and leaf._grad_fn is None)
 
     def _as_it_is(self, leaf: Any) -> Place:
         """The place of what the graph does not compute: it itself, or another tensor that shows the memory it shows."""

@@ -7,7 +7,7 @@ has earlier segments, which compute what Python decides on; ``native.py`` descri
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import field
 from typing import Any
 
@@ -230,7 +230,7 @@ class CompiledStep:
         self.effects.check_histories(leaves)
         prepare(self)
         if self.call is not None:
-            with _requiring([*self.capture.trace.switched_on, *(leaves[k] for k in self.capture.switched_on)]):
+            with self._requiring(leaves):
                 return self._run_differentiable(leaves, given)
         count = len(self.results.values)
         gate = self.segment.gate
@@ -239,7 +239,7 @@ class CompiledStep:
             with gate.held():
                 tensors = self._shown(self.segment.run(arrays))
                 sizes |= self.segment.sizes()
-            return self.results.package(tensors, leaves, sizes, given)
+            return self.package(tensors, leaves, sizes, given)
         with gate.held(), uninterrupted():
             self.effects.gradients.prepare(self.segment)
             if config.check:
@@ -256,7 +256,17 @@ class CompiledStep:
             self.effects.count_versions(leaves)
             sizes |= self.segment.sizes()
             self.effects.take_forms(leaves, sizes)
-        return self.results.package(tensors, leaves, sizes, given)
+        return self.package(tensors, leaves, sizes, given)
+
+    def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int], given: object) -> Any:
+        """The call's result; views of arguments that the step lets require gradients have histories."""
+        with self._requiring(leaves):
+            return self.results.package(tensors, leaves, sizes, given)
+
+    def _requiring(self, leaves: Sequence[Any]) -> AbstractContextManager[None]:
+        """Leaves that the step lets require gradients do so while it records what its results lead to."""
+        switched = [*self.capture.trace.switched_on, *(leaves[k] for k in self.capture.switched_on)]
+        return _requiring(switched) if switched else nullcontext()
 
     def _shown(self, arrays: Sequence[Any]) -> Sequence[Tensor]:
         """The results, their axes in the function's order."""

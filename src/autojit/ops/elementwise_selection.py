@@ -1,7 +1,7 @@
 """Choosing between elements: maximum and minimum in both NaN conventions, relu, clamp, sign transfer.
 
-Ties follow torch: ``maximum`` and ``minimum`` split the cotangent evenly, ``fmax`` and ``fmin`` give it to the first
-operand, ``clamp`` to the value (its bounds are inclusive), ``relu`` has derivative 0 at 0.
+Ties follow torch: ``maximum``, ``minimum``, ``fmax`` and ``fmin`` split the cotangent evenly, and so does ``clamp``
+between a value and the tensor that bounds it; at a bound that is a number its derivative is 0, as ``relu``'s is at 0.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from autojit.ir.op import Ndarray, O, Operands
 from autojit.ops.base import tangent_sum
 from autojit.ops.elementwise_arithmetic import cast, mul, where
-from autojit.ops.elementwise_base import REALS, Binary, Pointwise, binary, unary
+from autojit.ops.elementwise_base import REALS, Binary, Pointwise, Ufunc, binary, unary
 from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, logical_or, lt, ne
 from autojit.ops.sources import NUMBERS, Number, literal
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Extremum(Binary, abstract=True):
-    """The larger or smaller of two; NaN if one is."""
+    """The larger or smaller of two."""
 
     masks_cotangents: ClassVar[bool] = True
     accepts: ClassVar[tuple[str, ...]] = REALS
@@ -54,7 +54,7 @@ class Extremum(Binary, abstract=True):
 class Maximum(Extremum):
     """The larger operand; NaN if one is NaN."""
 
-    ufunc = np.maximum
+    ufunc: ClassVar[Ufunc] = np.maximum
 
     def is_beaten(self, x: O, y: O) -> O:
         return lt(x, y)
@@ -63,49 +63,22 @@ class Maximum(Extremum):
 class Minimum(Extremum):
     """The smaller operand; NaN if one is NaN."""
 
-    ufunc = np.minimum
+    ufunc: ClassVar[Ufunc] = np.minimum
 
     def is_beaten(self, x: O, y: O) -> O:
         return gt(x, y)
 
 
-class NumberExtremum(Binary, abstract=True):
-    """The larger or smaller of two; a NaN gives way to a number."""
-
-    masks_cotangents: ClassVar[bool] = True
-    accepts: ClassVar[tuple[str, ...]] = REALS
-
-    def wins(self, x: O, y: O) -> O:
-        """Where the first operand is the result."""
-        raise NotImplementedError(self.name)
-
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        x, y = primals
-        return lambda: where(self.wins(x, y), y_bar, 0), lambda: where(self.wins(x, y), 0, y_bar)
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        (x, y), (x_dot, y_dot) = primals, tangents
-        if x_dot is None and y_dot is None:
-            return None
-        return where(self.wins(x, y), 0 if x_dot is None else x_dot, 0 if y_dot is None else y_dot)
-
-
-class Fmax(NumberExtremum):
-    """The larger operand; the number if one is NaN."""
+class Fmax(Maximum):
+    """The larger operand; the number if one is NaN, though both receive the derivative, as in torch."""
 
     ufunc = np.fmax
 
-    def wins(self, x: O, y: O) -> O:
-        return logical_or(ge(x, y), isnan(y))
 
-
-class Fmin(NumberExtremum):
-    """The smaller operand; the number if one is NaN."""
+class Fmin(Minimum):
+    """The smaller operand; the number if one is NaN, though both receive the derivative, as in torch."""
 
     ufunc = np.fmin
-
-    def wins(self, x: O, y: O) -> O:
-        return logical_or(le(x, y), isnan(y))
 
 
 def _relu(x: Ndarray) -> Any:
@@ -167,19 +140,21 @@ nextafter = binary(Nextafter())
 
 
 def clamp_min(x: O, low: O | Number) -> O:
-    """``x`` but at least ``low``; NaN if either is. ``x`` receives the derivative where ``x >= low``."""
-    return where(_or_nan(lt(x, low), x, low), low, x)
+    """``x`` but at least ``low``; NaN if either is. ``x`` receives the derivative where ``x > low``."""
+    if not isinstance(low, NUMBERS):
+        return maximum(x, low)
+    return where(_or_nan(le(x, low), x, low), low, x)
 
 
 def clamp_max(x: O, high: O | Number) -> O:
-    """``x`` but at most ``high``; NaN if either is. ``x`` receives the derivative where ``x <= high``."""
-    return where(_or_nan(gt(x, high), x, high), high, x)
+    """``x`` but at most ``high``; NaN if either is. ``x`` receives the derivative where ``x < high``."""
+    if not isinstance(high, NUMBERS):
+        return minimum(x, high)
+    return where(_or_nan(ge(x, high), x, high), high, x)
 
 
-def _or_nan(is_outside: O, x: O, bound: O | Number) -> O:
+def _or_nan(is_outside: O, x: O, bound: Number) -> O:
     """Where ``x`` is outside of a bound, or the bound is NaN."""
-    if not isinstance(bound, NUMBERS):
-        return logical_or(is_outside, isnan(bound))
     if hasattr(type(bound), "as_operand"):  # a number of a step: nobody knows here whether it is NaN
         return logical_or(is_outside, isnan(literal(x, bound)))
     return ne(x, literal(x, bound)) if bound != bound else is_outside
