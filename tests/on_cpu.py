@@ -15,7 +15,7 @@ from autojit.passes import accumulate, pipeline
 from autojit.passes import expand as expanding
 from autojit.passes import hoist_steps as hoisting
 from autojit.passes import join_products as joining
-from autojit.schedule import schedule as scheduling
+from autojit.schedule import scheduler as scheduling
 from autojit.schedule.schedule import Schedule
 
 

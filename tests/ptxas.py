@@ -20,6 +20,8 @@ from typing import TypeVar
 
 import pytest
 
+from autojit.codegen.cuda.register_limits import told_registers
+
 T = TypeVar("T")
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
@@ -113,6 +115,14 @@ def assemble(texts: Sequence[str], architecture: str) -> list[Assembled]:
         made = _in_parts([texts[number] for number in numbers], own)
         found.update(zip(numbers, made, strict=True))
     return [found[number] for number in range(len(texts))]
+
+
+def as_loaded(texts: Sequence[str], architecture: str) -> list[Assembled]:
+    """`assemble`, and again where it spills, told how many registers there are: as the runtime does (`gpu.modules`)."""
+    found = assemble(texts, architecture)
+    again = [number for number, made in enumerate(found) if made.spilled_bytes]
+    told = assemble([told_registers(texts[number]) for number in again], architecture)
+    return [dict(zip(again, told, strict=True)).get(number, made) for number, made in enumerate(found)]
 
 
 def _in_parts(texts: Sequence[str], architecture: str) -> list[Assembled]:

@@ -13,7 +13,7 @@ from autojit.core.dtypes import DType, bfloat16, float16, float32
 from autojit.ops.attention import Attention
 from tests.codegen.cuda.attention_kernels import Array, computed, drawn, mask_for, text_of, with_adjoint
 from tests.codegen.cuda.grids import LANE_ORDERS
-from tests.ptxas import ARCHITECTURES, Share, assemble, needs_ptxas, ptx_of, shares
+from tests.ptxas import ARCHITECTURES, Share, as_loaded, needs_ptxas, ptx_of, shares
 
 # queries, keys, elements of a key, elements of a value; matrices: none of them divides a tile in all
 EXTENTS = {
@@ -132,7 +132,7 @@ MOST_REGISTERS = dict.fromkeys(ARCHITECTURES, 168) | {"sm_75": 192}
 @shares(of_the_oldest=1)
 def test_kernels_assemble_without_spills(share: Share) -> None:
     """The oldest has no tensor cores that multiply these: what it prints is its own."""
-    for number, assembled in enumerate(assemble(_texts(share), share.architecture)):
+    for number, assembled in enumerate(as_loaded(_texts(share), share.architecture)):
         assert assembled.spilled_bytes == 0, number
         assert assembled.registers <= MOST_REGISTERS[share.architecture], number
         assert assembled.shared_bytes <= 48 * 1024, number
