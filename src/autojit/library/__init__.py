@@ -1,14 +1,10 @@
 """Operators by name, as ``torch.library`` has them: Python functions with rules for gradients, devices and batches."""
 
 from autojit.library.checks import opcheck
+from autojit.library.libraries import Library, define, fallthrough_kernel, get_ctx, impl
 from autojit.library.registration import (
     CustomOpDef,
-    Library,
     custom_op,
-    define,
-    fallthrough_kernel,
-    get_ctx,
-    impl,
     impl_abstract,
     register_autocast,
     register_autograd,
