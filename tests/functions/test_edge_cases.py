@@ -188,3 +188,29 @@ def test_nan_has_a_mode_and_parts_of_complex_numbers_are_replaced() -> None:
     x = aj.tensor([complex(nan, 1), complex(2, inf), complex(-inf, nan)])
     assert x.nan_to_num(1.0, 2.0, 3.0).tolist() == [1 + 1j, 2 + 2j, 3 + 1j]
     assert aj.vander(aj.tensor([3, 2], dtype=aj.uint8)).dtype is aj.int64
+
+
+@pytest.mark.parametrize("is_compiled", [False, True], ids=["eager", "compiled"])
+def test_parts_of_complex_numbers_are_restrided_in_their_own_dtype(is_compiled: bool) -> None:
+    def step(x: aj.Tensor) -> aj.Tensor:
+        return aj.view_as_real(x).as_strided((2,), (2,), 1)
+
+    x = aj.tensor([1 + 2j, 3 + 4j], dtype=aj.complex128, requires_grad=True)
+    found = (aj.jit(step) if is_compiled else step)(x)
+    assert found.dtype is aj.float64
+    assert found.tolist() == [2, 4]
+    found.square().sum().backward()
+    assert x.grad.tolist() == [4j, 8j]
+
+
+def test_zero_to_a_power_in_the_right_half_plane_is_zero_eagerly_and_compiled() -> None:
+    def powers(x: aj.Tensor, y: aj.Tensor) -> list[aj.Tensor]:
+        return [x**y, 0.0**y, x.real**y, x ** (1 + 1j), x ** (-1 + 1j)]
+
+    x, y = aj.zeros(3, dtype=aj.complex128), aj.tensor([1 + 1j, 0j, -1 + 1j], dtype=aj.complex128)
+    for found in (powers(x, y), aj.jit(powers)(x, y)):
+        for power in found[:3]:
+            np.testing.assert_array_equal(power[:2].numpy(), [0, 1])
+            assert power[2].isnan()
+        assert not found[3].any()
+        assert found[4].isnan().all()

@@ -283,6 +283,8 @@ def pinned(x: Tensor) -> Tensor:
 def memory_base(x: Tensor) -> Tensor:
     """What a tensor is a view of; of a detached view, which does not say, the elements of the memory that it is in."""
     base = x if x._view is None or x._view.base is None else x._view.base
+    if type_of(base).dtype is not type_of(x).dtype:  # parts of complex numbers: their own elements, in their dtype
+        base = x
     array = base._array
     has_memory = type(array) is np.ndarray or type(array) is DeviceArray
     memory: NDArray[Any] | None = storage_of(base).array if has_memory and not shows_grad(base) else None

@@ -177,7 +177,16 @@ class Logaddexp(Binary):
         return emit.add(emit.maximum(x, y), emit.log1p(emit.exp(emit.neg(gap))))
 
 
+def _complex_power(x: Ndarray, y: Ndarray) -> Any:
+    """``x ** y``; 0 to a power in the right half plane is 0 (NumPy before 2.4: only to one on the real line)."""
+    found = np.power(x, y)
+    vanishes = (x == 0) & (y.real > 0)
+    return np.where(vanishes, found.dtype.type(0), found) if np.any(vanishes) else found
+
+
 def _power(x: Ndarray, y: Ndarray) -> Any:
+    if y.dtype.kind == "c":
+        return _complex_power(x, y)
     if y.dtype.kind != "i" or not np.any(y < 0):
         return np.power(x, y)
     fraction = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2 == 0, 1, -1), 0))
@@ -229,7 +238,8 @@ class PowNumber(Slope):
         ):  # as their own ops, in the signs of zeros, too
             op = SQRT if self.exponent == 0.5 else RSQRT if self.exponent == -0.5 else RECIPROCAL
             return op.eager(x)
-        return np.power(x, np.asarray(self.exponent).astype(x.dtype))
+        exponent = np.asarray(self.exponent).astype(x.dtype)
+        return _complex_power(x, exponent) if exponent.dtype.kind == "c" else np.power(x, exponent)
 
     def slope(self, x: O, y: O) -> O:
         return literal(x, 0) if self.exponent == 0 else mul(pow(x, self.exponent - 1), self.exponent)

@@ -147,10 +147,10 @@ def rsqrt(x: Parts) -> Parts:
 
 
 def power(x: Parts, y: Parts) -> Parts:
-    """``x ** y`` by the logarithm; 0 to a positive power is 0, to the power 0 it is 1, to others NaN."""
+    """``x ** y`` by the logarithm; 0 to a power in the right half plane is 0, to the power 0 it is 1, to others NaN."""
     found = exp(product(y, log(x)))
-    is_flat, is_positive = is_zero(y), logical_and(gt(y.re, 0), eq(y.im, 0))
-    at_zero = where(is_positive, 0, full_like(x.re, math.nan))
+    is_flat = is_zero(y)
+    at_zero = where(gt(y.re, 0), 0, full_like(x.re, math.nan))
     base = is_zero(x)
     re = where(is_flat, 1, where(base, at_zero, found.re))
     im = where(is_flat, 0, where(base, at_zero, found.im))
