@@ -97,9 +97,9 @@ def list(github: str | os.PathLike[str], *, source: str = "local") -> builtins.l
 
     Example:
         >>> import autojit as aj, tempfile, pathlib
-        >>> folder = tempfile.mkdtemp()
-        >>> _ = pathlib.Path(folder, "hubconf.py").write_text("def net(width=2):\n    return [0.0] * width")
-        >>> aj.hub.list(folder)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "hubconf.py").write_text("def net(width=2):\n    return [0.0] * width")
+        ...     aj.hub.list(folder)
         ['net']
     """
     return _callables(_entry_points(github, source))
@@ -113,9 +113,9 @@ def help(github: str | os.PathLike[str], model: str, *, source: str = "local") -
 
     Example:
         >>> import autojit as aj, tempfile, pathlib
-        >>> folder = tempfile.mkdtemp()
-        >>> _ = pathlib.Path(folder, "hubconf.py").write_text("def net():\n    'A small net.'")
-        >>> aj.hub.help(folder, "net")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "hubconf.py").write_text("def net():\n    'A small net.'")
+        ...     aj.hub.help(folder, "net")
         'A small net.'
     """
     return _entry_point(_entry_points(github, source), model).__doc__
@@ -132,9 +132,9 @@ def load(
 
     Example:
         >>> import autojit as aj, tempfile, pathlib
-        >>> folder = tempfile.mkdtemp()
-        >>> _ = pathlib.Path(folder, "hubconf.py").write_text("def net(width=2):\n    return [0.0] * width")
-        >>> aj.hub.load(folder, "net", width=3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "hubconf.py").write_text("def net(width=2):\n    return [0.0] * width")
+        ...     aj.hub.load(folder, "net", width=3)
         [0.0, 0.0, 0.0]
     """
     return _entry_point(_entry_points(repo_or_dir, source), model)(*args, **kwargs)
@@ -154,10 +154,11 @@ def download_url_to_file(
 
     Example:
         >>> import autojit as aj, pathlib, tempfile
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> _ = (folder / "weights.bin").write_bytes(b"123")
-        >>> aj.hub.download_url_to_file((folder / "weights.bin").as_uri(), folder / "copy.bin")
-        >>> (folder / "copy.bin").read_bytes()
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     folder = pathlib.Path(name)
+        ...     _ = (folder / "weights.bin").write_bytes(b"123")
+        ...     aj.hub.download_url_to_file((folder / "weights.bin").as_uri(), folder / "copy.bin")
+        ...     (folder / "copy.bin").read_bytes()
         b'123'
     """
     target = Path(dst).expanduser()
@@ -197,9 +198,10 @@ def load_state_dict_from_url(
 
     Example:
         >>> import autojit as aj, pathlib, tempfile
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> aj.save({"w": aj.ones(2)}, folder / "w.pth")
-        >>> aj.hub.load_state_dict_from_url((folder / "w.pth").as_uri(), model_dir=folder / "kept")
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     folder = pathlib.Path(name)
+        ...     aj.save({"w": aj.ones(2)}, folder / "w.pth")
+        ...     aj.hub.load_state_dict_from_url((folder / "w.pth").as_uri(), model_dir=folder / "kept")
         {'w': tensor([1., 1.])}
     """
     folder = Path(model_dir or os.path.join(get_dir(), "checkpoints"))

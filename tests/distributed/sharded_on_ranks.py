@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import tempfile
 import weakref
 from pathlib import Path
@@ -24,6 +25,13 @@ def folder() -> Path:
     found = [tempfile.mkdtemp(prefix="aj-checkpoint-")]
     dist.broadcast_object_list(found, 0)
     return Path(found[0])
+
+
+def leave(path: Path) -> None:
+    """No rank needs the folder any more."""
+    dist.barrier()
+    if dist.get_rank() == 0:
+        shutil.rmtree(path)
 
 
 def stepper(model: nn.Module, optimizer: Any, is_compiled: bool) -> Any:
@@ -121,6 +129,7 @@ def check_a_checkpoint_gives_the_same_bits() -> None:
         assert "other" in str(error)
     else:
         raise AssertionError("a missing name is told")
+    leave(path.parent)
 
 
 def check_a_checkpoint_of_other_ranks() -> None:
@@ -141,6 +150,7 @@ def check_a_checkpoint_of_other_ranks() -> None:
     some = {"parts": {3: aj.zeros(2)}}
     dist.checkpoint.load(some, checkpoint_id=path)
     assert some["parts"][3].tolist() == [3, 3]
+    leave(path.parent)
 
 
 def check_a_rank_that_cannot_write_is_told_by_all() -> None:
@@ -164,6 +174,7 @@ def check_a_rank_that_cannot_write_is_told_by_all() -> None:
             raise AssertionError("one rank's tensor was taken for all")
     assert dist.checkpoint.read(path / "good")["x"].tolist() == [1, 1]
     assert os.path.exists(path / "good" / "index.json")
+    leave(path)
 
 
 class Tied(nn.Module):

@@ -21,17 +21,17 @@ class Rang(Exception):
 
 @pytest.fixture
 def alarm() -> Iterator[Callable[[float], None]]:
-    """Raise `Rang` in this thread after so many seconds."""
+    """Raise `Rang` in this thread after so many seconds of processor time: of a busy machine a step takes no more."""
 
     def ring(number: int, frame: Any) -> None:
         raise Rang
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGPROF, ring)
     try:
-        yield lambda after_s: signal.setitimer(signal.ITIMER_REAL, after_s) and None
+        yield lambda after_s: signal.setitimer(signal.ITIMER_PROF, after_s) and None
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def waves(x: Any, count: int) -> Any:
@@ -42,13 +42,13 @@ def waves(x: Any, count: int) -> Any:
 
 def long_argument(step: Callable[[Any], Any], n: int = 1 << 18) -> tuple[Any, float]:
     """An argument of ``n`` and more elements that keeps a step busy, and for how long it does."""
-    at_least_s = 0.4
+    at_least_s = 0.3
     while True:
         x = aj.tensor(np.linspace(-1, 1, n, dtype=np.float32))
         step(x)
-        start_s = time.perf_counter()
+        start_s = time.process_time()
         step(x)
-        took_s = time.perf_counter() - start_s
+        took_s = time.process_time() - start_s
         if took_s > at_least_s:
             return x, took_s
         n = int(n * min(max(1.5 * at_least_s / took_s, 1.5), 8)) // 64 * 64
@@ -56,12 +56,12 @@ def long_argument(step: Callable[[Any], Any], n: int = 1 << 18) -> tuple[Any, fl
 
 def interrupted(step: Callable[[Any], Any], x: Any, alarm: Callable[[float], None], after_s: float) -> float:
     """Call the step until the alarm ends it; how late it came."""
-    start_s = time.perf_counter()
+    start_s = time.process_time()
     alarm(after_s)
     with pytest.raises(Rang):
         while True:
             step(x)
-    return time.perf_counter() - start_s - after_s
+    return time.process_time() - start_s - after_s
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -70,7 +70,7 @@ def test_a_long_step_ends_soon_after_a_signal_and_can_run_again(alarm: Callable[
     x, took_s = long_argument(step)
     wanted = step(x).item()
     late = [interrupted(step, x, alarm, 0.3 * took_s) for _ in range(2)]
-    assert min(late) < max(0.5 * took_s, 0.5)  # 0.1 s on a quiet machine
+    assert min(late) < 0.5 * took_s, "at its end it would be 0.7"
     assert step(x).item() == wanted
 
 
@@ -113,7 +113,7 @@ def test_a_loop_of_many_rounds_ends_soon_after_a_signal(alarm: Callable[[float],
     step = aj.jit(lambda x: scan(body, aj.ones(256), x)[0].sum())
     x, took_s = long_argument(step, 1 << 10)
     late = [interrupted(step, x, alarm, 0.3 * took_s) for _ in range(2)]
-    assert min(late) < max(0.5 * took_s, 0.5)
+    assert min(late) < 0.5 * took_s
 
 
 def test_a_handler_that_raises_nothing_changes_nothing() -> None:
