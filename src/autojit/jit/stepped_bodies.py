@@ -48,7 +48,7 @@ def place_of(what: str, source: SourceLocation) -> Place:
 def runs_turn_by_turn(what: str) -> bool:
     """Whether the loop or branch that is being called runs as in eager mode though a step is captured."""
     stepped: SteppedBodies | None = getattr(state.trace, "stepped", None)
-    return stepped is not None and place_of(what, here()) in stepped.places and is_plain()
+    return stepped is not None and bool(stepped.places) and place_of(what, here()) in stepped.places and is_plain()
 
 
 def is_plain() -> bool:
