@@ -135,8 +135,7 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
 def _exact(data: Any, plain: NDArray[Any]) -> NDArray[Any]:
     """Whole numbers as they are written: NumPy reads those from 2**63 on, beside smaller ones, as floats."""
     numbers = np.array(data, object)
-    is_whole = all(isinstance(n, int) and 0 <= n < 2**64 for n in numbers.reshape(-1))
-    return numbers.astype(np.uint64) if is_whole else plain
+    return numbers.astype(np.uint64) if all(isinstance(n, int) and 0 <= n < 2**64 for n in numbers.flat) else plain
 
 
 def _literal_dtype(plain: NDArray[Any], data: Any) -> DType:

@@ -61,29 +61,26 @@ def reshape(input: Tensor, *args: Sizes, shape: Sizes | None = None) -> Tensor:
     return _another(ops.reshape(input, sizes), input)
 
 
-def _view_of(input: Tensor) -> Tensor:
-    return input.clone() if input.is_sparse else bind(ops.Reshape(type_of(input).shape), input)
-
-
-def _another(found: Tensor, input: Tensor) -> Tensor:
+def _another(found: Tensor, input: Tensor, node: str = "") -> Tensor:
     """A view that is a tensor of its own, with its own shape and history, also where there was nothing to do."""
-    return found if found is not input else _view_of(input)
+    if found is not input:
+        return found
+    seen = input.clone() if input.is_sparse else bind(ops.Reshape(type_of(input).shape), input)
+    return one_node(seen, input, node) if node else seen
 
 
 @declared()
 @remembered
 def permute(input: Tensor, *args: Sizes, dims: Sizes | None = None) -> Tensor:
     """Reorder the axes."""
-    found: Tensor = ops.permute(input, axes_of(args) if dims is None else axes_of((dims,)))
-    return found if found is not input else one_node(_view_of(input), input, "PermuteBackward0")
+    return _another(ops.permute(input, axes_of(args) if dims is None else axes_of((dims,))), input, "PermuteBackward0")
 
 
 @declared(aliases="swapdims", in_place="shape")
 @remembered
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Exchange two axes."""
-    found: Tensor = ops.transpose(input, dim0, dim1)
-    return one_node(_another(found, input), input, "TransposeBackward0")
+    return one_node(_another(ops.transpose(input, dim0, dim1), input), input, "TransposeBackward0")
 
 
 @declared(in_place="shape")
@@ -100,7 +97,7 @@ def t(input: Tensor) -> Tensor:
     ndim = type_of(input).ndim
     if ndim > 2:
         raise UsageError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
-    return one_node(_view_of(input) if ndim < 2 else ops.transpose(input, 0, 1), input, "TBackward0")
+    return one_node(_another(input, input) if ndim < 2 else ops.transpose(input, 0, 1), input, "TBackward0")
 
 
 @declared()
@@ -159,8 +156,7 @@ def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
 @remembered
 def expand(input: Tensor, *args: Sizes, size: Sizes | None = None, implicit: bool = False) -> Tensor:
     """Broadcast to ``sizes``; -1 keeps an extent. A view."""
-    found: Tensor = ops.expand(input, sizes_of(args) if size is None else sizes_of((size,)))
-    return found if found is not input else one_node(_view_of(input), input, "ExpandBackward0")
+    return _another(ops.expand(input, sizes_of(args) if size is None else sizes_of((size,))), input, "ExpandBackward0")
 
 
 @declared(function=False)
