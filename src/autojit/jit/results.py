@@ -397,7 +397,8 @@ def _shared_memory(outputs: Sequence[Any]) -> set[int]:
 def _whole(leaf: Tensor) -> Tensor:
     """All of the memory that a traced tensor looks at."""
     storage = leaf._storage
-    assert storage is not None and storage.value is not None
+    if storage is None or storage.value is None:
+        raise UnrecordedForm("a result that shows memory from outside in another form", leaf)
     whole = wrap_value(storage.value)
     whole._storage, whole._view = storage, View(None, (), None, storage)
     return whole
