@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 
 import autojit as aj
-from autojit.codegen.cuda import product_choice, product_kernel
+from autojit.codegen.cuda import product_choice, product_job
 from autojit.codegen.cuda.product_choice import Choice
 from autojit.core import dtypes
 from autojit.core.config import config
@@ -58,7 +58,7 @@ def timed(session: Session, choice: Choice, function: Any, operands: list[aj.Ten
         load(plan)
 
     device = session.device
-    chosen = patch.object(product_kernel, "choose", lambda *_, **__: choice)
+    chosen = patch.object(product_job, "choose", lambda *_, **__: choice)
     anew = patch.object(config, "keep_steps", False)  # a step that is kept is that of the way before
     with chosen, anew, patch.object(DevicePlan, "_load", seen):
         step = aj.jit(lambda a, b: function(a, b))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ import pytest
 
 import autojit as aj
 from autojit.core.errors import TraceError
-from autojit.runtime.gpu import early
 from autojit.runtime.gpu.driver import Graph, GraphNode
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
+from autojit.runtime.gpu.order import Order
 from tests.emulated import emulated_cuda, fresh_driver
 
 Arguments = tuple[Any, ...]
@@ -188,8 +188,8 @@ def test_a_missing_edge_of_a_graph_is_told(missing: int, monkeypatch: pytest.Mon
 def test_a_read_before_the_wait_of_what_the_launch_in_front_writes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if everything were settled, whoever writes it."""
 
-    def all_settled(accesses: object, after: object, asked: Sequence[Sequence[object]]) -> list[list[bool]]:
-        return [[True] * len(one) for one in asked]
+    def all_settled(order: object, number: int, accesses: Iterable[object]) -> list[bool]:
+        return [True for _ in accesses]
 
     @aj.jit
     def two(x: Any) -> Any:
@@ -197,7 +197,7 @@ def test_a_read_before_the_wait_of_what_the_launch_in_front_writes_is_found(monk
 
     with emulated_cuda():
         x = data(16, 16, grad=False)
-        monkeypatch.setattr(early, "settled", all_settled)
+        monkeypatch.setattr(Order, "settled", all_settled)
         with pytest.raises(EmulatedFault, match=r"early start: node \d+ .* reads before it waits"):
             for _ in range(3):
                 two(x)

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import autojit as aj
-from autojit import compiler
 from autojit.backend import compiling_by, cpu_backend
 from autojit.core.late_interrupts import late_interrupts
+from autojit.passes import pipeline
 from autojit.runtime import background, llvm
 from autojit.runtime.host import cached_host_target
+from autojit.schedule import scheduler
 from tests.acceptance.processes import run_python
 
 KINDS = ("cold", "warm", "again", "differentiated")
@@ -112,8 +113,8 @@ def test_an_interrupted_compilation_ends_with_its_stage(stage: str, monkeypatch:
     usual = cpu_backend()
     stages = {name: watched(name, getattr(usual, name)) for name in STAGES[2:]}
     with monkeypatch.context() as patched, compiling_by(replace(usual, **stages)):
-        for name in STAGES[:2]:
-            patched.setattr(compiler, name, watched(name, getattr(compiler, name)))
+        for name, module in zip(STAGES, (pipeline, scheduler), strict=False):
+            patched.setattr(module, name, watched(name, getattr(module, name)))
         with pytest.raises(KeyboardInterrupt):
             step(aj.zeros(3))
     assert begun[-1] == stage

@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from autojit.codegen.cpu.vector_text import WRITTEN_OUT
+from autojit.codegen.module_text import WRITTEN_OUT
 from autojit.runtime.bodies import load_kernels
 from autojit.runtime.shared_functions import taken_apart
 

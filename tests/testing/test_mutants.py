@@ -67,12 +67,13 @@ def test_signs_terms_operands_edges_and_constants_are_changed() -> None:
 def test_every_family_has_targets_whose_texts_compile() -> None:
     """Of some of its files: reading all takes ten seconds."""
     for family in FAMILIES:
-        paths = sorted((ROOT / family.folder).glob("*.py"))[1::8]
-        known = [
-            Target(family.name, f"{family.folder}/{path.name}", mutation)
-            for path in paths
-            for mutation in mutations(path.read_text(encoding="utf-8"), family.wants)
-        ]
+        files = sorted((ROOT / family.folder).glob("*.py"))
+        known: list[Target] = []
+        for path in (path for first in range(8) for path in files[first::8]):
+            found = mutations(path.read_text(encoding="utf-8"), family.wants)
+            known += [Target(family.name, f"{family.folder}/{path.name}", mutation) for mutation in found]
+            if len(known) > 50:
+                break
         assert len(known) > 25, family.name
         for target in known[:: len(known) // 2]:
             compile(target.text(), target.path, "exec")

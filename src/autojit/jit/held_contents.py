@@ -89,16 +89,16 @@ def fill(container: object, items: object) -> None:
     """
     kind: Any = next(kind for kind in (OrderedDict, dict, list, deque, set) if is_a(container, kind))
     if is_a(container, dict):
-        _fill_table(kind, container, items)
+        wanted: Any = items
+        _fill_table(kind, container, dict(wanted))
         return
     kind.clear(container)
     (kind.update if is_a(container, set) else kind.extend)(container, items)
 
 
-def _fill_table(kind: Any, table: Any, items: Any) -> None:
+def _fill_table(kind: type[dict[Any, Any]], table: dict[Any, Any], wanted: dict[Any, Any]) -> None:
     """What is to go goes, what is to stay is assigned, and goes to the end in turn where the order is another."""
     assign, take, keys = kind.__setitem__, kind.pop, kind.__iter__
-    wanted = dict(items)
     for key in [key for key in keys(table) if key not in wanted]:
         take(table, key)
     for key, value in wanted.items():

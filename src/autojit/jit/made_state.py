@@ -86,7 +86,7 @@ class MadeState:
                 found.append((name, cell_content(cell)))
         return found + self._attributes(function.__name__, function)
 
-    def _object(self, name: str, value: Any) -> list[tuple[str, Any]]:
+    def _object(self, name: str, value: object) -> list[tuple[str, Any]]:
         kind = type(value)
         if is_a(value, type):
             return []
@@ -101,7 +101,7 @@ class MadeState:
             self.opaque[id(value)] = value
         return []
 
-    def _attributes(self, name: str, value: Any, is_noted: bool = True) -> list[tuple[str, Any]]:
+    def _attributes(self, name: str, value: object, is_noted: bool = True) -> list[tuple[str, Any]]:
         table = attributes_of(value)
         if not is_a(table, dict) or id(table) in self._seen:
             return []

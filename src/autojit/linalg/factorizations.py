@@ -180,6 +180,7 @@ def _require_precise(a: Tensor, name: str) -> Tensor:
     return a
 
 
+@with_out
 def matrix_sqrth(A: Tensor) -> Tensor:
     """The Hermitian root of Hermitian positive semidefinite matrices: ``X`` with ``X @ X = A``, ``[..., n, n]``.
 
@@ -217,10 +218,8 @@ def polar(A: Tensor) -> Polar:
     Example:
         >>> import autojit as aj
         >>> U, H = aj.linalg.polar(aj.tensor([[0.0, -2.0], [3.0, 0.0]]))
-        >>> U.round(), H.round()
-        (tensor([[0., -1.],
-                [1., 0.]]), tensor([[3., 0.],
-                [0., 2.]]))
+        >>> U.round().tolist(), H.round().tolist()
+        ([[0.0, -1.0], [1.0, 0.0]], [[3.0, 0.0], [0.0, 2.0]])
     """
     return Polar(*ops.polar(_require_precise(A, "polar")))
 

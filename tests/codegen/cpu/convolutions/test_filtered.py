@@ -17,7 +17,7 @@ from autojit.backend import compiling_by, cpu_backend
 from autojit.codegen.cpu.convolutions import kernel
 from autojit.codegen.cpu.convolutions.filtered_plan import is_worth_filtering, window_of
 from autojit.codegen.cpu.convolutions.minimal_filtering import MOST_TAPS, filtering, transposed
-from autojit.codegen.cpu.vector_text import WALKED
+from autojit.codegen.module_text import WALKED
 from autojit.codegen.target import host_target
 from autojit.compiler import compile
 from autojit.core.dtypes import DType, bfloat16, float32, float64
