@@ -36,6 +36,14 @@ def test_a_block_has_the_runs_asked_for_behind_some_that_are_not_counted() -> No
     assert "2.00 us" in repr(found) and "1 measurement, 500 runs, 1 thread" in repr(found)
 
 
+@pytest.mark.parametrize(
+    "text", ["for _ in range(3):\n    run()", "\n        for _ in range(3):\n            run()\n    "]
+)
+def test_a_statement_may_have_lines_and_be_indented_as_the_code_around_it(text: str) -> None:
+    clock = Clock(1.0)
+    assert Timer(text, timer=clock, globals={"run": clock.run}).timeit(2).median == 3.0
+
+
 def test_blocks_are_long_beside_the_clock_and_go_on_until_the_time_is_over() -> None:
     seen: list[tuple[int, float]] = []
     found = of(Clock(2**-20)).blocked_autorange(lambda *block: seen.append(block), min_run_time=2**-7)

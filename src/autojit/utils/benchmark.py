@@ -339,9 +339,8 @@ def _threads(count: int) -> Iterator[None]:
 
 
 def _dedented(text: str) -> str:
-    """Text as it would stand at the beginning of a line; the first line may stand behind the quotes."""
-    first, _, rest = text.partition("\n")
-    return dedent(text).strip("\n") if not first.strip() or first[:1].isspace() else f"{first}\n{dedent(rest)}".rstrip()
+    """Text as it would stand at the beginning of a line, without the line of the quotes."""
+    return dedent(text).removeprefix("\n").rstrip()
 
 
 class Compare:
