@@ -30,6 +30,7 @@ __all__ = [
     "wait_tensor",
 ]
 
+_PLAIN = "divided tensors are plain tensors here, one part on each rank"
 _INSTEAD = "parallelize_module divides layers; distributed.functional has collectives with derivatives"
 
 
@@ -103,8 +104,8 @@ class ModelAverager(WithoutInstances):
     instead = "distributed.all_reduce(p) for p in parameters"
 
 
-def _refused(name: str) -> NoReturn:
-    raise UnsupportedError(f"{name}: divided tensors are plain tensors here, one part on each rank", {}, _INSTEAD)
+def _refused(name: str, why: str, instead: str = _INSTEAD) -> NoReturn:
+    raise UnsupportedError(f"{name}: {why}", {}, instead)
 
 
 def distribute_tensor(*arguments: Any, **options: Any) -> NoReturn:
@@ -113,7 +114,7 @@ def distribute_tensor(*arguments: Any, **options: Any) -> NoReturn:
     Raises:
         UnsupportedError: always.
     """
-    _refused("distribute_tensor")
+    _refused("distribute_tensor", _PLAIN)
 
 
 def compute_local_shape_and_global_offset(*arguments: Any, **options: Any) -> NoReturn:
@@ -122,7 +123,7 @@ def compute_local_shape_and_global_offset(*arguments: Any, **options: Any) -> No
     Raises:
         UnsupportedError: always.
     """
-    _refused("compute_local_shape_and_global_offset")
+    _refused("compute_local_shape_and_global_offset", _PLAIN)
 
 
 def all_to_all_single_autograd(*arguments: Any, **options: Any) -> NoReturn:
@@ -131,7 +132,10 @@ def all_to_all_single_autograd(*arguments: Any, **options: Any) -> NoReturn:
     Raises:
         UnsupportedError: always.
     """
-    _refused("all_to_all_single_autograd")
+    _refused(
+        "all_to_all_single_autograd", "collectives with derivatives have names of their own",
+        "distributed.functional.all_to_all",
+    )  # fmt: skip
 
 
 def transformer_auto_wrap_policy(*arguments: Any, **options: Any) -> NoReturn:
@@ -140,7 +144,7 @@ def transformer_auto_wrap_policy(*arguments: Any, **options: Any) -> NoReturn:
     Raises:
         UnsupportedError: always.
     """
-    _refused("transformer_auto_wrap_policy")
+    _refused("transformer_auto_wrap_policy", "no policy chooses what is sharded", "fully_shard(layer) for each layer")
 
 
 def wait_tensor(tensor: Any) -> Any:

@@ -6,7 +6,8 @@ flat, and the last one of each call, a `_Layout`, says how they were.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from autojit.autograd.function import Function
@@ -54,6 +55,17 @@ def _nested(values: Sequence[Any], lengths: Sequence[int | None]) -> list[Any]:
     return [next(left) if n is None else [next(left) for _ in range(n)] for n in lengths]
 
 
+@contextmanager
+def _as_users_see_it(ctx: Any, layout: _Layout) -> Iterator[None]:
+    """While a user's function looks, what needs gradients is told argument by argument, of a list in a list."""
+    needs = ctx.needs_input_grad
+    ctx.needs_input_grad = tuple(_nested(needs[:-1], layout.lengths))
+    try:
+        yield
+    finally:
+        ctx.needs_input_grad = needs
+
+
 class _Generated(Function):
     """What the custom functions of operators have in common."""
 
@@ -75,12 +87,8 @@ class _Generated(Function):
         ctx.layout = layout
         if operator.setup_context is not None:
             extra = {"keyword_only_inputs": layout.named} if layout.named else {}
-            needs = ctx.needs_input_grad
-            ctx.needs_input_grad = tuple(_nested(needs[:-1], layout.lengths))
-            try:
+            with _as_users_see_it(ctx, layout):
                 operator.setup_context(ctx=ctx, inputs=tuple(positional), output=output, **extra)
-            finally:
-                ctx.needs_input_grad = needs
         plain = [a for a in operator._schema.arguments if not a.kwarg_only]
         changed = _flat(v for a, v in zip(plain, positional, strict=True) if a.is_write)
         if changed:
@@ -97,12 +105,8 @@ class _Generated(Function):
                 {"declaration": str(operator._schema)},
                 "give it one by register_autograd",
             )
-        needs = ctx.needs_input_grad
-        ctx.needs_input_grad = tuple(_nested(needs[:-1], layout.lengths))
-        try:
+        with _as_users_see_it(ctx, layout):
             found = operator.backward(ctx, *_nested(grads, layout.results))
-        finally:
-            ctx.needs_input_grad = needs
         return (*_gradients(operator, found, layout), None)
 
     @staticmethod
