@@ -125,6 +125,24 @@ def test_the_engine_keeps_a_masked_zero_eagerly_and_compiled(branch: str, mask: 
     np.testing.assert_allclose(found[0][1:].numpy(), slope.numpy(), rtol=1e-13)
 
 
+@pytest.mark.parametrize("branch", BRANCHES)
+def test_what_no_mask_hides_is_the_same_eagerly_and_compiled(branch: str) -> None:
+    """Zeros and NaN included: both take the same products at every order."""
+
+    def all_derivatives(x: Any) -> list[Any]:
+        y = BRANCHES[branch](x)
+        (slope,) = aj.autograd.grad(y.sum(), x, create_graph=True)
+        (curvature,) = aj.autograd.grad(slope.sum(), x, create_graph=True)
+        (third,) = aj.autograd.grad(curvature.sum(), x)
+        return [slope.detach(), curvature.detach(), third]
+
+    x = aj.tensor([0.0, -0.0, 1.5, math.inf, 2.0, 5e-324, -1.0], dtype=aj.float64).requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for eagerly, compiled in zip(all_derivatives(x), aj.jit(all_derivatives)(x), strict=True):
+            np.testing.assert_allclose(compiled.numpy(), eagerly.numpy(), rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("wrap", [lambda f: f, aj.jit], ids=["eager", "compiled"])
 def test_a_nan_that_no_mask_hides_stays(wrap: Callable[..., Any]) -> None:
     def gradient(x: Any) -> Any:

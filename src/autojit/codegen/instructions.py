@@ -345,10 +345,6 @@ class InstructionEmitter(ABC):
         kind = register_type(a.dtype)
         return self.instruction(f"select i1 {self.truth(condition).text}, {kind} {a.text}, {kind} {b.text}", a.dtype)
 
-    def zero_for_nan(self, is_zero: Scalar, x: Scalar) -> Scalar:
-        """x, and 0 instead of NaN where the condition holds: there x is NaN, or a zero, which keeps its sign."""
-        return self.select(self.logical_and(is_zero, self.isnan(x)), self.zero(x), x)
-
     def maximum(self, a: Value, b: Value) -> Scalar:
         """The greater one; NaN if either is NaN. Of zeros of both signs either one."""
         return self._extremum("gt", *self._pair(a, b))

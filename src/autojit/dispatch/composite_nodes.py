@@ -177,7 +177,7 @@ class Entered(Node):
 
     def is_behind_mask(self, found: Container[Node]) -> bool:
         left = self.left()
-        return self.masks or left is None or left in found
+        return self.masks or self in found or left is None or left in found
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
         (bar,) = grads

@@ -3,10 +3,9 @@
 A parameterless op inherits the dataclass behaviour (equality by class, no fields) of ``Pointwise`` instead of being
 decorated: a decorator call costs 0.4 ms of import time, and there are a hundred such ops.
 
-Guarded cotangents: where a partial derivative can be infinite or NaN though the op is finite (``singular``), and
-everywhere behind a masked branch (``cotangent_masks``), the VJP multiplies with ``guarded_mul``, which is 0 where the
-incoming cotangent is 0. So ``where(x > 0, sqrt(x), 0)`` has gradient 0 at 0, not NaN, and derivatives of every order
-stay right, because ``guarded_mul`` is an op with its own exact rules.
+Guarded cotangents: behind a masked branch (``cotangent_masks``) the VJP multiplies with ``guarded_mul``, which is 0
+where the incoming cotangent is 0. So ``where(x > 0, sqrt(x), 0)`` has gradient 0 at 0, not NaN, and derivatives of
+every order stay right, because ``guarded_mul`` is an op with its own exact rules.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from autojit.core.types import Shape
 from autojit.ir.op import Ndarray, O, Op, Operands, bind
 from autojit.ops.base import Elementwise, conjugate, resolve
 from autojit.ops.by_name import apply
-from autojit.ops.cotangent_masks import masking
+from autojit.ops.cotangent_masks import cotangent_quotient, masking
 from autojit.ops.loop_orders import settled
 from autojit.ops.samples import Samples
 from autojit.ops.sources import Number, pair
@@ -87,7 +86,6 @@ class Pointwise(Elementwise, abstract=True):
     is_one_loop: ClassVar[bool] = True  # where ``ufunc`` is one of NumPy's; others are settled
     ufunc: ClassVar[Ufunc]
     arity: ClassVar[int] = 1
-    singular: ClassVar[bool] = False  # a partial derivative may be infinite or NaN where the op is finite
     domain: ClassVar[tuple[float, float]] = (-2.0, 2.0)  # of the sample inputs
 
     def __init_subclass__(cls, abstract: bool = False, **options: object) -> None:
@@ -105,7 +103,7 @@ class Pointwise(Elementwise, abstract=True):
         return type(self).ufunc(*arrays)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        name = "guarded_mul" if self.singular or masking.is_on else "mul"
+        name = "guarded_mul" if masking.is_on else "mul"
         slopes = self.partials(primals, result)
         return tuple([None if slope is None else partial(_scaled, name, y_bar, slope) for slope in slopes])
 
@@ -168,7 +166,7 @@ class Divisor(Pointwise, abstract=True):
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
-        return (lambda: bind(Op.registry["guarded_div"](), y_bar, conjugate(self.divisor(x, result))),)
+        return (lambda: cotangent_quotient(y_bar, conjugate(self.divisor(x, result))),)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents

@@ -35,7 +35,6 @@ class Exp(Slope):
     """``e ** x``."""
 
     ufunc = np.exp
-    singular: ClassVar[bool] = True
 
     def slope(self, x: O, y: O) -> O:
         return y
@@ -45,7 +44,6 @@ class Exp2(Slope):
     """``2 ** x``."""
 
     ufunc = np.exp2
-    singular: ClassVar[bool] = True
 
     def slope(self, x: O, y: O) -> O:
         return mul(y, math.log(2.0))
@@ -55,7 +53,6 @@ class Expm1(Slope):
     """``e ** x - 1``, accurate near 0."""
 
     ufunc = np.expm1
-    singular: ClassVar[bool] = True
 
     def slope(self, x: O, y: O) -> O:
         return add(y, 1)
@@ -116,7 +113,6 @@ class Rsqrt(Slope):
     """``1 / sqrt(x)``."""
 
     is_cheap: ClassVar[bool] = True
-    singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
     ufunc = staticmethod(widened(lambda x: np.reciprocal(np.sqrt(x))))
 
@@ -203,7 +199,6 @@ class Pow(Binary):
     ufunc = staticmethod(_power)
     is_one_loop: ClassVar[bool] = True
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
-    singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
@@ -227,7 +222,6 @@ class PowNumber(Slope):
 
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
-    singular: ClassVar[bool] = True
 
     def eager(self, *arrays: Ndarray) -> Any:
         (x,) = arrays

@@ -83,7 +83,6 @@ class Erfinv(Special):
     """The inverse of ``erf``; NaN outside [-1, 1]."""
 
     ufunc = _rounded("erfinv")
-    singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
     def slope(self, x: O, y: O) -> O:
@@ -94,7 +93,6 @@ class Lgamma(Special):
     """``log |gamma(x)|``."""
 
     ufunc = _rounded("lgamma")
-    singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
 
     def slope(self, x: O, y: O) -> O:
@@ -105,7 +103,6 @@ class Digamma(Special):
     """The derivative of ``lgamma``."""
 
     ufunc = _rounded("digamma")
-    singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
 
     def slope(self, x: O, y: O) -> O:
@@ -118,7 +115,6 @@ class Polygamma(Special):
 
     n: int
 
-    singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.6, 4.0)
 
     def eager(self, *arrays: Ndarray) -> Any:

@@ -46,7 +46,6 @@ class Tan(Slope):
 
     ufunc = np.tan
     domain: ClassVar[tuple[float, float]] = (-1.2, 1.2)
-    singular: ClassVar[bool] = True
 
     def slope(self, x: O, y: O) -> O:
         return add(square(y), 1)
@@ -56,7 +55,6 @@ class Sinh(Slope):
     """Hyperbolic sine."""
 
     ufunc = np.sinh
-    singular: ClassVar[bool] = True
 
     def slope(self, x: O, y: O) -> O:
         return cosh(x)
@@ -66,7 +64,6 @@ class Cosh(Slope):
     """Hyperbolic cosine."""
 
     ufunc = np.cosh
-    singular: ClassVar[bool] = True
 
     def slope(self, x: O, y: O) -> O:
         return sinh(x)
@@ -150,7 +147,6 @@ class Atan2(Binary):
     is_cheap: ClassVar[bool] = False
     ufunc = np.arctan2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
-    singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
@@ -169,7 +165,6 @@ class Hypot(Binary):
     is_cheap: ClassVar[bool] = False
     ufunc = np.hypot
     accepts: ClassVar[tuple[str, ...]] = ("float",)
-    singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:

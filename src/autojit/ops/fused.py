@@ -88,7 +88,8 @@ class NamedComposite(Composite, abstract=True):
 
     @property
     def masks_cotangents(self) -> bool:
-        return bool(self.adjoints) or zeroes_cotangents(self.composite, self.options)
+        is_masked = any(is_given_masked for _, is_given_masked in self.adjoints)
+        return is_masked or zeroes_cotangents(self.composite, self.options)
 
     @property
     def shown_name(self) -> str:

@@ -95,7 +95,6 @@ def _missing(name: str) -> Any:
 class _IncompleteGamma(Binary, abstract=True):
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     is_cheap: ClassVar[bool] = False
-    singular: ClassVar[bool] = True
     which: ClassVar[int]
 
     def eager(self, *arrays: Ndarray) -> Any:

@@ -104,7 +104,6 @@ class Erfcx(Special):
 class Ndtri(Special):
     """The ``x`` that a standard normal variable stays below with probability ``p``; NaN outside of [0, 1]."""
 
-    singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.05, 0.95)
 
     def eager(self, *arrays: Ndarray) -> Any:
@@ -119,7 +118,6 @@ class Zeta(Binary):
 
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     is_cheap: ClassVar[bool] = False
-    singular: ClassVar[bool] = True
 
     def eager(self, *arrays: Ndarray) -> Any:
         return np.asarray(_zeta(*(np.asarray(x, np.float64) for x in arrays))).astype(arrays[0].dtype)

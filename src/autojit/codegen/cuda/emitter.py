@@ -34,12 +34,6 @@ class CudaEmitter(ScalarEmitter):
         arguments = ", ".join(f"{kind} {x.text}" for x in operands)
         return self.instruction(f"call {kind} {found.symbol}({arguments})", dtype)
 
-    def zero_for_nan(self, is_zero: Scalar, x: Scalar) -> Scalar:
-        """As everywhere: the lesser of NaN and 0 is 0, of two zeros the negative one, without a test for NaN."""
-        if register_type(x.dtype) != "float":
-            return super().zero_for_nan(is_zero, x)
-        return self.select(is_zero, self.intrinsic("minnum", x, self.constant(0, x.dtype)), x)
-
     def _extremum(self, wins: str, a: Scalar, b: Scalar) -> Scalar:
         """Of a float32 and a limit other than 0 in one instruction; of zeros the CPU's choice is kept."""
         limit = next((x for x in (a, b) if x.is_literal), None)
