@@ -23,8 +23,8 @@ MANY = 3
 """Operands above which all combinations would be too many."""
 TOGETHER = 8
 """Ops of one compiled step."""
-EITHER_ZERO = {"maximum", "minimum", "fmax", "fmin"}
-"""Which of two zeros they take is not said; NumPy takes one by the machine and the dtype."""
+EITHER_ZERO = {"maximum", "minimum", "fmax", "fmin", "guarded_mul", "guarded_div", "masked_mul"}
+"""Which of two zeros they take is not said; NumPy takes one by the machine and the dtype, guards keep none's sign."""
 COMPLEX = {"complex"}
 """They make complex numbers, which are not compared part by part."""
 
