@@ -17,6 +17,7 @@ from autojit.core.errors import IndexOutOfRangeError
 from autojit.dispatch.kernels import LARGE, evaluate_by_kernel, evaluate_when_ready
 from autojit.ir.op import Op
 from autojit.ops.loop_orders import as_loop
+from autojit.ops.numpy_program import program_of
 from autojit.tensor.state import state
 
 if TYPE_CHECKING:
@@ -104,10 +105,10 @@ def _random_bits(op: RandomBits, arrays: Sequence[NDArray[Any]]) -> Any:
 def _fused(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     """A composite of elementwise ops; operands of other layouts are spread and copied.
 
-    NumPy computes small ones: no kernel that came later would have its bits, and who waits for one waits long.
+    NumPy computes small ones, all but what it takes a series for: a kernel of their own would be waited for.
     """
     if max([a.size for a in arrays]) < LARGE:
-        return None
+        return _in_parts(op, arrays)
     if arrays[0].ndim:
         found = evaluate_by_kernel(op, arrays)
         if found is not None:
@@ -119,6 +120,17 @@ def _fused(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     if found is None:
         found = evaluate_by_kernel(op, [np.ascontiguousarray(np.broadcast_to(a, shape)) for a in arrays])
     return as_loop(found, arrays)
+
+
+def _in_parts(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    """The NumPy calls of a small composite, with the fast paths of its ops; None: there are none."""
+    shape = arrays[0].shape
+    if arrays[0].size < _LONG_SERIES or not all([a.shape == shape and a.flags.c_contiguous for a in arrays]):  # noqa: C419
+        return None
+    program = program_of(op, arrays)
+    if not 0 < program.quick_from <= program.size:
+        return None
+    return op.one_or_all(program.run_by(_fast_of, arrays))
 
 
 def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -143,6 +155,8 @@ def _fused_arrays(op: FusedArrays, arrays: Sequence[NDArray[Any]]) -> Any:
         found = evaluate_by_kernel(op, arrays)
         if found is not None:
             return found
+        results = program.run_by(_fast_of, arrays)
+    elif 0 < program.quick_from <= program.size:
         results = program.run_by(_fast_of, arrays)
     else:
         results = program.run(*arrays)
@@ -173,6 +187,8 @@ def _transformed(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
 
 
 _MANY_POINTS = 1 << 16  # of all lines: from here on a kernel, made for its sizes, pays for being compiled
+_LONG_SERIES = 64  # elements of a function that NumPy takes a series for, 60 to 180 us however few they are
+_SERIES = 256  # of one that the C library has: 45 ns each, one by one
 _LONG_SUM = 1 << 15  # elements; NumPy adds up fewer before a kernel has started
 
 NARROW = (
@@ -188,13 +204,14 @@ TABLE: dict[str, FastPath] = {
     # Figures: microseconds of NumPy and of the kernel, float32, 4,096 / 32,768 elements (``python -m
     # benchmarks.fast_paths``, two cores that other work shared: a kernel's start, 14 us there, is 5 us on idle ones).
     # NumPy has no such function and calls one of Python's per element, or sums a series: erf 133, 26 / 1474, 115;
-    # lgamma 1060, 123; polygamma 685, 79
-    **dict.fromkeys(
-        ("erf", "erfc", "erfinv", "lgamma", "digamma", "polygamma"), FastPath(LARGE, _floats)
-    ),
+    # lgamma 1060, 123; polygamma 685, 79. Of 64: erf 3, 6; erfinv 152, 6; lgamma 59, 6. A first call waits 40 to 80 ms
+    # for the kernel, once on a machine, and 2 in later processes.
+    **dict.fromkeys(("erf", "erfc"), FastPath(_SERIES, _floats)),
+    **dict.fromkeys(("erfinv", "lgamma", "digamma", "polygamma"), FastPath(_LONG_SERIES, _floats)),
     # the same, or some 30 passes over float64 (processor time, one thread): bessel "i0" 437, 63 / 3403, 216; ndtri
     # 1119, 80 / 9762, 353; erfcx 581, 58 / 3901, 181; nextafter 61, 42 / 462, 43
-    **dict.fromkeys(("bessel", "erfcx", "ndtri", "nextafter"), FastPath(LARGE, _floats)),
+    **dict.fromkeys(("bessel", "erfcx", "ndtri"), FastPath(_LONG_SERIES, _floats)),
+    "nextafter": FastPath(LARGE, _floats),
     # slow in NumPy, element by element: remainder 70, 28 / 546, 76; fmod 103, 34 / 921, 99; logaddexp 196, 48 /
     # 1029, 141; hypot 51, 28 / 200, 54; pow_number 32, 31 / 98, 39; where 21, 25 / 180, 36 (branches)
     **dict.fromkeys(

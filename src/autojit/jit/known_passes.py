@@ -31,10 +31,10 @@ from autojit.tensor.tensor import Tensor, type_of
 
 TIMES = 16
 """How often a pass comes before it is compiled, and once more for every ``NODES_A_TIME`` nodes: compiling takes as long
-as some hundred passes.
+as some hundred passes are then faster, whatever their length (19 nodes: 55, 333 nodes: 60 to 200).
 """
 
-NODES_A_TIME = 4
+NODES_A_TIME = 16
 MOST_BYTES = 1 << 25
 """Of saved tensors. All are kept until the pass ends, where the engine lets go of them one by one."""
 

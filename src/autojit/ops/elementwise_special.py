@@ -37,7 +37,7 @@ def _reference() -> Any:
     return special_reference
 
 
-_FEW = 64
+_FEW = 1024  # numbers: erf of these takes 44 us one by one, 83 by arrays; of 64 3 and 66
 
 
 def _rounded(name: str, of_number: Callable[[float], float] | None = None) -> Ufunc:
@@ -49,7 +49,7 @@ def _rounded(name: str, of_number: Callable[[float], float] | None = None) -> Uf
 
     def compute(x: Ndarray) -> Ndarray:
         if of_number is not None and x.size <= _FEW and x.dtype.itemsize < 8:
-            return np.array([of_number(number) for number in x.ravel().tolist()], x.dtype).reshape(x.shape)
+            return np.fromiter(map(of_number, x.ravel().tolist()), x.dtype, x.size).reshape(x.shape)
         return np.asarray(getattr(_reference(), name)(x)).astype(x.dtype)
 
     return staticmethod(compute)

@@ -29,13 +29,19 @@ Rule = Callable[..., Any]
 
 
 class Program:
-    """A graph's NumPy calls, without those that no result needs; what sources give is computed once and for all."""
+    """A graph's NumPy calls, without those that no result needs; what sources give is computed once and for all.
+
+    ``quick_from``: from how many elements on one of its elementwise ops has a faster way than NumPy's (0: none has).
+    """
 
     def __init__(self, graph: Graph) -> None:
         passes = [node.op for node in graph.nodes if not node.op.is_view]
         self.only_spreads = len(passes) == 1 and isinstance(passes[0], Pad) and any(passes[0].interior)
         self.size = max((v.type.size for node in graph.nodes for v in (*node.inputs, *node.outputs)), default=0)
         self._graph = live(without_redundant_calls(graph))
+        self.quick_from = min(
+            [n.op.fast_from for n in graph.nodes if isinstance(n.op, Pointwise) and n.op.fast_from], default=0
+        )
         self._chosen: dict[Callable[[Op], Rule | None], Rule] = {}
         self.run = self._function(_no_other)
 
