@@ -157,12 +157,30 @@ class Sigmoid(Slope):
         return mul(y, sub(1, y))
 
 
+_MANY = (
+    256  # elements; NumPy's own loop, one element after the other, takes 1.2 us for 64 and 45 for 4,096, this 3 and 7
+)
+
+
+def _logaddexp(x: Ndarray, y: Ndarray) -> Any:
+    """``np.logaddexp`` in NumPy's vector functions, as kernels compute it."""
+    if max(x.size, y.size) < _MANY:
+        return np.logaddexp(x, y)
+    with np.errstate(invalid="ignore"):  # equal infinities have no difference
+        rest = np.subtract(x, y)
+    for function in (np.abs, np.negative, np.exp, np.log1p):
+        function(rest, out=rest)
+    found = np.maximum(x, y)
+    rest += found
+    return np.where(np.isinf(found), found, rest) if np.isinf(found).any() else rest
+
+
 class Logaddexp(Binary):
     """``log(e ** x + e ** y)`` without overflow."""
 
     is_cheap: ClassVar[bool] = False
     accepts: ClassVar[tuple[str, ...]] = ("float",)
-    ufunc = staticmethod(widened(np.logaddexp))
+    ufunc = staticmethod(widened(_logaddexp))
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         x, y = primals
@@ -187,6 +205,14 @@ def _power(x: Ndarray, y: Ndarray) -> Any:
         return np.power(x, y)
     fraction = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2 == 0, 1, -1), 0))
     return np.where(y < 0, fraction, np.power(x, np.maximum(y, 0))).astype(x.dtype)
+
+
+def _whole_power(x: Ndarray, exponent: Any) -> Any:
+    """Floats to a whole power. NumPy's vector function is for positive numbers; others take it forty times as long."""
+    if exponent == 3:
+        return x * x * x  # as torch
+    found = np.power(np.abs(x), exponent)
+    return np.copysign(found, x) if exponent % 2 else found
 
 
 class Pow(Binary):
@@ -233,7 +259,10 @@ class PowNumber(Slope):
             op = SQRT if self.exponent == 0.5 else RSQRT if self.exponent == -0.5 else RECIPROCAL
             return op.eager(x)
         exponent = np.asarray(self.exponent).astype(x.dtype)
-        return _complex_power(x, exponent) if exponent.dtype.kind == "c" else np.power(x, exponent)
+        if exponent.dtype.kind == "c":
+            return _complex_power(x, exponent)
+        is_whole = x.dtype.kind == "f" and x.dtype.itemsize >= 4 and float(self.exponent.real).is_integer()
+        return _whole_power(x, exponent) if is_whole else np.power(x, exponent)
 
     def slope(self, x: O, y: O) -> O:
         return literal(x, 0) if self.exponent == 0 else mul(pow(x, self.exponent - 1), self.exponent)
