@@ -24,7 +24,7 @@ from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import O, Op, Operands, Rule, bind, linear_jvp
 from autojit.ops.cotangent_masks import cotangent_product
-from autojit.ops.loop_orders import settled
+from autojit.ops.loop_orders import as_loops
 
 Axes = int | Sequence[int] | None
 
@@ -125,7 +125,7 @@ class EqualByText(Op, abstract=True):
 def _settled_rule(eager: Rule) -> Rule:
     @wraps(eager)
     def rule(self: Op, *arrays: Any) -> Any:
-        return settled(partial(eager, self))(*arrays)
+        return as_loops(eager(self, *arrays), arrays)
 
     return rule
 

@@ -66,12 +66,16 @@ def settled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def compute(*arrays: Any) -> Any:
-        found = function(*arrays)
-        if type(found) is tuple:
-            return tuple([as_loop(one, arrays) for one in found])
-        return as_loop(found, arrays)
+        return as_loops(function(*arrays), arrays)
 
     return compute
+
+
+def as_loops(found: Any, operands: Sequence[Any]) -> Any:
+    """``as_loop`` of a result, or of each of several."""
+    if type(found) is tuple:
+        return tuple([as_loop(one, operands) for one in found])
+    return as_loop(found, operands)
 
 
 def as_loop(found: Any, operands: Sequence[Any]) -> Any:
