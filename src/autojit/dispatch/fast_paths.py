@@ -99,7 +99,7 @@ _MANY_PRODUCTS = 4_000_000  # of one convolution: from here on NumPy needs so lo
 
 def _random_bits(op: RandomBits, arrays: Sequence[NDArray[Any]]) -> Any:
     words = int(np.prod(op.shape))
-    return drawn_by_kernel("bits_like", (), arrays[0], words).reshape(op.shape) if words >= LARGE else None
+    return drawn_by_kernel("bits_like", (), arrays[0], words).reshape(op.shape) if words else None
 
 
 def _fused(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
@@ -171,8 +171,9 @@ def drawn_by_kernel(composite: str, options: tuple[Any, ...], key: NDArray[Any],
     """A vector of ``count`` numbers by the composite ``<kind>_like`` of ``composites_arrays.py``, in one kernel."""
     op: Any = Op.registry["fused_arrays"](composite, options)
     seed, offset = (np.array(word) for word in key)
-    found: NDArray[Any] = op.fast(seed, offset, np.empty(count, np.uint8))  # only its extent is read
-    return found
+    operands = seed, offset, np.empty(count, np.uint8)  # only the extent of the last is read
+    found = evaluate_by_kernel(op, operands)
+    return op.eager(*operands) if found is None else found
 
 
 def _narrow(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
@@ -249,7 +250,7 @@ TABLE: dict[str, FastPath] = {
     "fft": FastPath(_MANY_POINTS, _transformed),
     "rfft": FastPath(_MANY_POINTS, _transformed),
     "irfft": FastPath(_MANY_POINTS, _transformed),
-    # ten rounds of 64-bit products, each a pass: 308, 86 / 755, 254; the rule counts words
+    # ten rounds of 64-bit products, each a pass: 308, 86 / 755, 254; of four words 45, 8; the rule counts words
     "random_bits": FastPath(0, _random_bits),
     # made for large arrays only: one pass instead of one per op
     "fused": FastPath(0, _fused),
