@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -144,3 +145,23 @@ def test_tensors_go_into_one_vector_and_come_back() -> None:
     assert all(aj.equal(x, y) for x, y in zip(given, back, strict=True))
     with pytest.raises(UsageError, match="elements"):
         utils._unflatten_dense_tensors(aj.ones(3), given)
+
+
+SPAWNING = """
+import torch, torch.multiprocessing as mp
+
+def work(rank, x):
+    x[rank] = torch.ones(()) + rank
+
+if __name__ == "__main__":
+    x = torch.zeros(2).share_memory_()
+    mp.spawn(work, args=(x,), nprocs=2)
+    print(x.tolist())
+"""
+
+
+def test_processes_that_a_program_spawns_find_the_names_too(tmp_path: Path) -> None:
+    program = tmp_path / "spawning.py"
+    program.write_text(SPAWNING)
+    ran = subprocess.run([sys.executable, "-m", "autojit", "run", str(program)], capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("[1.0, 2.0]\n", "")

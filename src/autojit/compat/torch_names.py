@@ -7,8 +7,9 @@ same objects. The top level alone is an object of its own, because programs ask 
 from __future__ import annotations
 
 import importlib
+import multiprocessing.spawn
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -165,17 +166,38 @@ def torch_names() -> Iterator[ModuleType]:
             {"torch": getattr(present, "__file__", None)},
             "start the program by python -m autojit run, or enter before anything imports torch",
         )
-    finder = TorchFinder()
     before = _taken_out()
-    sys.meta_path.insert(0, finder)
-    PACKAGE.append(_THEIRS)
+    tell = multiprocessing.spawn.get_preparation_data
+    finder = _entered()
     try:
         yield importlib.import_module(_THEIRS)
     finally:
+        multiprocessing.spawn.get_preparation_data = tell
         PACKAGE.remove(_THEIRS)
         sys.meta_path.remove(finder)
         _taken_out()
         sys.modules.update(before)
+
+
+def _entered() -> TorchFinder:
+    """Answer ``import torch`` from now on, in processes that this one spawns as well."""
+    finder = TorchFinder()
+    sys.meta_path.insert(0, finder)
+    PACKAGE.append(_THEIRS)
+    multiprocessing.spawn.get_preparation_data = _and_names(multiprocessing.spawn.get_preparation_data)
+    return finder
+
+
+class _Names:
+    """What a spawned process is told first: to answer ``import torch`` before it imports the program, until it ends."""
+
+    def __reduce__(self) -> tuple[Callable[[], TorchFinder], tuple[()]]:
+        return _entered, ()
+
+
+def _and_names(tell: Callable[[str], dict[str, Any]]) -> Callable[[str], dict[str, Any]]:
+    """What multiprocessing tells a process that it spawns, and `_Names`."""
+    return lambda name: {**tell(name), "torch_names": _Names()}
 
 
 def _taken_out() -> dict[str, ModuleType]:

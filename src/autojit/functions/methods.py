@@ -25,6 +25,7 @@ from autojit.functions import (
     other_memory,
     overridable,
     random,
+    shared_memory,
     storages,
 )
 from autojit.functions import counted as functions_counted
@@ -208,7 +209,7 @@ def attach() -> dict[str, Callable[..., Any]]:
     attached |= {"__getitem__": method_of(indexing.getitem), "__setitem__": method_of(indexing.setitem)}
     attached |= {"__repr__": _text, "__str__": _text}
     for module in (
-        conversion, dispatch, exchange, gradients, operators, random, memory, other_memory, copying,
+        conversion, dispatch, exchange, gradients, operators, random, memory, other_memory, shared_memory, copying,
         legacy, layouts, overridable, storages,
     ):  # fmt: skip
         attached |= {
