@@ -1,4 +1,4 @@
-"""Python's ``multiprocessing`` with ``spawn``; tensors go to other processes as copies, those of `share_memory_` as they are.
+"""Python's ``multiprocessing`` with ``spawn``; tensors go to other processes as copies, if not by `share_memory_`.
 
 Names of Python's module that are not here are found in it: ``Process``, ``Queue``, ``Pool``, ``get_context``, ...
 """

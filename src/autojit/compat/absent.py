@@ -6,8 +6,8 @@ REASONS = {
     "ao": "there are no quantised tensors",
     "chalf": "the narrowest complex numbers are complex64",
     "complex32": "the narrowest complex numbers are complex64",
-    "fx.experimental": "modules are not traced symbolically: aj.jit captures steps, forward hooks give what is inside",
-    "fx.passes": "modules are not traced symbolically: aj.jit captures steps, forward hooks give what is inside",
+    "fx.experimental": "of torch.fx there are graphs, tracers, interpreters and replace_pattern",
+    "fx.passes": "of the passes of torch.fx there is shape_prop",
     "_inductor": "steps are compiled by autojit's own code generator",
     "jit.load": "TorchScript is not there: load weights by aj.load",
     "jit.save": "TorchScript is not there: save state_dict(), or export a step by step.export()",
@@ -21,8 +21,6 @@ REASONS = {
 }
 
 LIBRARIES = {  # docs/from_torch.md has those that run
-    "e3nn": "it is written on torch.fx, which autojit does not have",
-    "timm": "it is written on torch.fx, which autojit does not have",
     "torch_geometric": "it takes in torch.ops.aten, which autojit does not have",
     "torchaudio": "it has parts in C++ for PyTorch: read sound by soundfile; aj.stft makes spectrograms",
     "torchtext": "it has parts in C++ for PyTorch: read text with Python, utils.data makes batches",
