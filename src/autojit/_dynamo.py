@@ -29,12 +29,23 @@ def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn
 
 
-_provide("autojit", {"_dynamo.eval_frame": "_dynamo", "_dynamo._trace_wrapped_higher_order_op": "_dynamo"})
+def is_compile_supported(device_type: str) -> bool:
+    """Whether functions are compiled for devices of a kind."""
+    return device_type in ("cpu", "cuda")
+
+
+def reset() -> None:
+    """Nothing to forget: captures belong to their functions."""
+
+
+_provide("autojit", {f"_dynamo.{name}": "_dynamo" for name in ("eval_frame", "utils", "_trace_wrapped_higher_order_op")})
 __all__ = [
     "OptimizedModule",
     "TransformGetItemToIndex",
     "allow_in_graph",
     "assume_constant_result",
     "disable",
+    "is_compile_supported",
     "is_compiling",
+    "reset",
 ]

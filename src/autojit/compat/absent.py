@@ -24,12 +24,11 @@ LIBRARIES = {  # docs/from_torch.md has those that run
     "torch_geometric": "it takes in torch.ops.aten, which autojit does not have",
     "torchaudio": "it has parts in C++ for PyTorch: read sound by soundfile; aj.stft makes spectrograms",
     "torchtext": "it has parts in C++ for PyTorch: read text with Python, utils.data makes batches",
-    "torchvision": "it has parts in C++ for PyTorch: read images with NumPy or Pillow into a utils.data.TensorDataset",
 }
 """Libraries for torch that do not run on autojit, with the reason, or what to do instead."""
 
-IMPORTED = frozenset(("onnx",))
-"""Modules that programs import at the top and use when they are told to: importing one is no error, using it is."""
+IMPORTED = frozenset(("ao", "onnx"))
+"""Modules that programs import at the top and use when they are told to: importing one, or a part, is no error."""
 
 
 def reason_of(name: str) -> str | None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.compat.absent import IMPORTED, reason_of
+from autojit.compat.registrations import KNOWN
 from autojit.core.errors import UsageError
 from autojit.functions.legacy import PACKAGE
 
@@ -58,10 +59,17 @@ class TorchModule(ModuleType):
 class RefusingModule(ModuleType):
     """A module that is not here, for programs that import it and may never use it."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        reason = reason_of(self.__name__.partition(".")[2])
+        path = self.__name__.partition(".")[2]
+        if f"{path}.{name}" in KNOWN:
+            return KNOWN[f"{path}.{name}"]
+        reason = reason_of(path)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r} here: {reason}")
 
 
@@ -94,7 +102,7 @@ class TorchFinder(MetaPathFinder):
         if not fullname.startswith(f"{_THEIRS}."):
             return None
         module = _counterpart(fullname)
-        if module is None and fullname.partition(".")[2] in IMPORTED:
+        if module is None and fullname.split(".")[1] in IMPORTED:
             module = RefusingModule(fullname)
         if module is None:
             return None  # the import system says that there is none
