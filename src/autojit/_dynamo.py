@@ -38,7 +38,9 @@ def reset() -> None:
     """Nothing to forget: captures belong to their functions."""
 
 
-_provide("autojit", {f"_dynamo.{name}": "_dynamo" for name in ("eval_frame", "utils", "_trace_wrapped_higher_order_op")})
+_provide(
+    "autojit", {f"_dynamo.{name}": "_dynamo" for name in ("eval_frame", "utils", "_trace_wrapped_higher_order_op")}
+)
 __all__ = [
     "OptimizedModule",
     "TransformGetItemToIndex",

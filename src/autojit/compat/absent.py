@@ -6,8 +6,6 @@ REASONS = {
     "ao": "there are no quantised tensors",
     "chalf": "the narrowest complex numbers are complex64",
     "complex32": "the narrowest complex numbers are complex64",
-    "fx.experimental": "of torch.fx there are graphs, tracers, interpreters and replace_pattern",
-    "fx.passes": "of the passes of torch.fx there is shape_prop",
     "_inductor": "steps are compiled by autojit's own code generator",
     "jit.load": "TorchScript is not there: load weights by aj.load",
     "jit.save": "TorchScript is not there: save state_dict(), or export a step by step.export()",

@@ -5,6 +5,7 @@ Example:
     >>> BroadcastingList2[int]
     list[int]
 """
+
 from __future__ import annotations
 
 from typing import Any as Any

@@ -129,5 +129,5 @@ def tqdm(iterable: Any = None, *, desc: str = "", total: int | None = None, disa
     try:
         from tqdm.auto import tqdm
     except ImportError:
-        return progress(iterable, desc, total, disable)
+        return progress(iterable, desc, total, disable=disable)
     return tqdm(iterable, desc=desc or None, total=total, disable=disable, **looks)
