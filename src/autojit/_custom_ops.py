@@ -5,6 +5,7 @@ Example:
     >>> aj._custom_ops.get_ctx is aj.library.get_ctx
     True
 """
+
 from __future__ import annotations
 
 from autojit.library import get_ctx, impl_abstract

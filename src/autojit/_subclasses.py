@@ -5,6 +5,7 @@ Example:
     >>> isinstance(aj.ones(1), aj._subclasses.FakeTensor)
     False
 """
+
 from __future__ import annotations
 
 from autojit.core.absent_class import WithoutInstances

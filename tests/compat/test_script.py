@@ -174,7 +174,8 @@ def test_what_is_left_out_is_refused_with_what_takes_its_place(
 ) -> None:
     path = tmp_path / "traces.py"
     path.write_text(
-        "import torch\ntry:\n    torch.nested\nexcept AttributeError as error:\n    print(error)\nimport torch.quasirandom\n"
+        "import torch\ntry:\n    torch.nested\nexcept AttributeError as error:\n    print(error)\n"
+        "import torch.quasirandom\n"
     )
     assert main(["run", str(path)]) == 1
     out, told = capfd.readouterr()

@@ -180,7 +180,7 @@ def torch_names() -> Iterator[ModuleType]:
     try:
         yield importlib.import_module(_THEIRS)
     finally:
-        multiprocessing.spawn.get_preparation_data = tell
+        vars(multiprocessing.spawn)["get_preparation_data"] = tell
         PACKAGE.remove(_THEIRS)
         sys.meta_path.remove(finder)
         _taken_out()
@@ -192,7 +192,7 @@ def _entered() -> TorchFinder:
     finder = TorchFinder()
     sys.meta_path.insert(0, finder)
     PACKAGE.append(_THEIRS)
-    multiprocessing.spawn.get_preparation_data = _and_names(multiprocessing.spawn.get_preparation_data)
+    vars(multiprocessing.spawn)["get_preparation_data"] = _and_names(multiprocessing.spawn.get_preparation_data)
     return finder
 
 

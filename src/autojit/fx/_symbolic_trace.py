@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import math
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
@@ -188,7 +189,10 @@ class Tracer(TracerBase):
         if not isinstance(value, base_types):
             raise UsageError(f"concrete_args: {name} must be a number, a string or None", {name: type(value).__name__},
                              "bind it: functools.partial(function, ...), or an attribute of the module")  # fmt: skip
-        same: Any = made == value if value is not None else self.create_proxy("call_function", _is_none, (made,), {})
+        if value is None:
+            same = self.create_proxy("call_function", _is_none, (made,), {})
+        else:
+            same = self.create_proxy("call_function", operator.eq, (made, value), {})
         said = f"{name} has been specialized to have value {value} but got another value"
         self.create_proxy("call_function", aj._assert, (same, said), {})
         return value
@@ -277,7 +281,7 @@ def _to_node(function: Any) -> Any:
             return function(*args, **kwargs)
         return found[0].tracer.create_proxy("call_function", function, args, kwargs)
 
-    called.__wrapped_for_fx__ = True
+    called.__dict__["__wrapped_for_fx__"] = True
     return called
 
 

@@ -69,16 +69,22 @@ def name_for(target: object) -> str:
     return re.sub("([a-z0-9])([A-Z])", r"\1_\2", text).lower()
 
 
+_OWNERS: dict[str, Any] = {"autojit": aj, "autojit.nn.functional": aj.nn.functional, "operator": operator}
+
+
+def function_at(path: str) -> Any:
+    """The function of a `public_path`."""
+    owner, _, name = path.rpartition(".")
+    return getattr(_OWNERS[owner], name)
+
+
 def public_path(value: object) -> str | None:
     """``autojit.relu``: the path by which programs have a function of autojit's or of ``operator``; None: another."""
     name = getattr(value, "__name__", "")
     if not str(getattr(value, "__module__", "")).startswith(("autojit", "_operator")):
         return None
-    for path, owner in (("autojit", aj), ("autojit.nn.functional", aj.nn.functional), ("operator", operator)):
-        if (
-            getattr(value, "__module__", "").startswith(("autojit", "_operator"))
-            and getattr(owner, name, None) is value
-        ):
+    for path, owner in _OWNERS.items():
+        if getattr(owner, name, None) is value:
             return f"{path}.{name}"
     return None
 

@@ -6,14 +6,13 @@ The nodes are a ring of neighbours around a root, so that one is put in or taken
 from __future__ import annotations
 
 import copy
-import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from autojit.core.errors import UsageError
-from autojit.fx.code import Names, PythonCode, name_for, public_path, python_code
+from autojit.fx.code import Names, PythonCode, function_at, name_for, public_path, python_code
 from autojit.fx.node import Argument, Node, Target, map_aggregate, map_arg, qualified_name
 
 __all__ = ["Graph", "PythonCode"]
@@ -290,11 +289,6 @@ class _Function(_Read):
 
     __slots__ = ()
 
-    def found(self) -> Any:
-        """The function."""
-        module, _, name = self.rpartition(".")
-        return getattr(importlib.import_module(module), name)
-
 
 def _read_back(records: list[tuple[Any, ...]]) -> Graph:
     """The graph of a pickle."""
@@ -302,6 +296,6 @@ def _read_back(records: list[tuple[Any, ...]]) -> Graph:
     made = Graph()
     for op, target, args, kwargs, name in records:
         given = map_aggregate((args, kwargs), lambda part: from_name[part] if type(part) is _Read else part)
-        called = target.found() if isinstance(target, _Function) else target
+        called = function_at(target) if isinstance(target, _Function) else target
         from_name[name] = made.create_node(op, called, given[0], given[1], name)
     return made

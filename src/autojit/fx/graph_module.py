@@ -157,7 +157,7 @@ class GraphModule(Module):
     def _copied(self, body: dict[str, Any]) -> GraphModule:
         graph = copy.deepcopy(self.graph)
         root = _CodeOnlyModule({name: value for name, value in body.items() if name != "_graph"})
-        base = next(kind for kind in type(self).__mro__ if not kind.__dict__.get("_is_own", False))
+        base: Any = next(kind for kind in type(self).__mro__ if not kind.__dict__.get("_is_own", False))
         made: GraphModule = base.__new__(base)
         Module.__init__(made)
         type(made).__name__ = type(self).__name__
@@ -178,7 +178,7 @@ class GraphModule(Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         body = {name: value for name, value in vars(self).items() if name not in ("_graph", "_code")}
-        base = next(kind for kind in type(self).__mro__ if not kind.__dict__.get("_is_own", False))
+        base: Any = next(kind for kind in type(self).__mro__ if not kind.__dict__.get("_is_own", False))
         return _read_back, (base, type(self).__name__, body, self.graph)
 
 

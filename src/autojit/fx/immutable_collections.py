@@ -22,9 +22,6 @@ class immutable_list(list[Any]):
         sort
     ) = _refused
 
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(tuple(self))
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (tuple(self),)
 
@@ -33,9 +30,6 @@ class immutable_dict(dict[Any, Any]):
     """A dict that cannot be changed."""
 
     __delitem__ = __ior__ = __setitem__ = clear = pop = popitem = setdefault = update = _refused
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self.items()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (tuple(self.items()),)

@@ -177,7 +177,10 @@ class Proxy:
 
     def __iter__(self) -> Iterator[Any]:
         count = _unpacked(inspect.currentframe())
-        return self.tracer.iter(self) if count is None else iter([self[place] for place in range(count)])
+        if count is None:
+            return self.tracer.iter(self)
+        make = self.tracer.create_proxy
+        return iter([make("call_function", operator.getitem, (self, place), {}) for place in range(count)])
 
     def __bool__(self) -> bool:
         return self.tracer.to_bool(self)

@@ -5,6 +5,7 @@ Example:
     >>> get_proxy_mode() is None
     True
 """
+
 from __future__ import annotations
 
 __all__ = ["get_proxy_mode"]
