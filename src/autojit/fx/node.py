@@ -71,7 +71,7 @@ class Node:
         >>> x = graph.placeholder("x")
         >>> y = graph.call_method("tanh", (x,))
         >>> y.args, x.users, y.format_node()
-        ((x,), {y: None}, '%tanh : [num_users=0] = call_method[target=tanh](args = (%x,), kwargs = {})')
+        ((x,), {tanh: None}, '%tanh : [num_users=0] = call_method[target=tanh](args = (%x,), kwargs = {})')
     """
 
     def __init__(
