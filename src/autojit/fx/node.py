@@ -27,13 +27,31 @@ _impure: set[Callable[..., object]] = {setattr, print, operator.setitem, delattr
 
 
 def has_side_effect(fn: Callable[..., object]) -> Callable[..., object]:
-    """Keep calls of a function in graphs, read or not; as a decorator."""
+    """Keep calls of a function in graphs, read or not; as a decorator.
+
+    Example:
+        >>> import autojit as aj
+        >>> @aj.fx.has_side_effect
+        ... def note(x):
+        ...     print("seen")
+        >>> graph = aj.fx.Graph()
+        >>> call = graph.call_function(note, (1,))
+        >>> graph.eliminate_dead_code()
+        False
+    """
     _impure.add(fn)
     return fn
 
 
 def map_arg(a: Argument, fn: Callable[[Node], Argument]) -> Argument:
-    """The structure with ``fn`` of every node in it."""
+    """The structure with ``fn`` of every node in it.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.fx.Graph().placeholder("x")
+        >>> aj.fx.map_arg(([x, 2], {"k": x}), lambda node: node.name.upper())
+        (['X', 2], {'k': 'X'})
+    """
     return map_aggregate(a, lambda part: fn(part) if isinstance(part, Node) else part)
 
 
