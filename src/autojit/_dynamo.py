@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
 
 from autojit.core.absent_class import WithoutInstances
 from autojit.core.lazy_modules import provide as _provide
 from autojit.top_level.compiler_names import allow_in_graph as allow_in_graph
+from autojit.top_level.compiler_names import assume_constant_result as assume_constant_result
 from autojit.top_level.compiler_names import disable as disable
 from autojit.top_level.compiler_names import is_compiling as is_compiling
+from autojit.top_level.compiler_names import reset as reset
 
 
 class OptimizedModule(WithoutInstances):
@@ -24,18 +24,9 @@ class TransformGetItemToIndex(nullcontext[None]):
     """Inside, torch lets ``vmap`` index by batched tensors, which it always does here."""
 
 
-def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function: a step that reads what may change is captured again when it has changed, so nothing is assumed."""
-    return fn
-
-
 def is_compile_supported(device_type: str) -> bool:
     """Whether functions are compiled for devices of a kind."""
     return device_type in ("cpu", "cuda")
-
-
-def reset() -> None:
-    """Nothing to forget: captures belong to their functions."""
 
 
 _provide(
