@@ -298,6 +298,8 @@ def _home(name: str, value: Any) -> tuple[str, str]:
     if isinstance(value, TensorKind | DType | Layout | MemoryFormat):
         return "", ""
     module, original = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
+    if module == "autojit" and inspect.unwrap(value).__name__ == value.__name__:  # as pickles know it
+        module, original = inspect.unwrap(value).__module__, inspect.unwrap(value).__qualname__
     if isinstance(value, type):
         return module, original
     if not isinstance(value, FunctionType) or "." in original:

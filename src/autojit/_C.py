@@ -27,6 +27,9 @@ from autojit.functions.counted import unique
 from autojit.functions.overridable import DisableTorchFunction as DisableTorchFunction
 from autojit.functions.overridable import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from autojit.functions.overridable import disabled as _disabled_torch_function_impl  # noqa: F401
+from autojit.library.dispatch_keys import DispatchKey as DispatchKey
+from autojit.library.dispatch_keys import DispatchKeySet as DispatchKeySet
+from autojit.library.dispatch_keys import ExcludeDispatchKeyGuard as _ExcludeDispatchKeyGuard  # noqa: F401
 from autojit.nn.conversion import parse_to
 from autojit.tensor import Tensor
 from autojit.tensor.node import AccumulateGrad

@@ -1,11 +1,14 @@
 """torch's module of this name: switches for behaviour that is to become the default.
 
-Modules keep their parameter objects through conversions and loading in any case, so both settings do the same here.
+Modules keep their parameter objects through conversions in any case, and through loading unless ``assign=True``: only
+then does a setting (``swap``) make a difference.
 """
 
 from __future__ import annotations
 
-_settings = {"overwrite": False, "swap": False}
+from autojit.nn.state_dict import settings as _of_loading
+
+_settings = {"overwrite": False}
 
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
@@ -25,10 +28,10 @@ def get_overwrite_module_params_on_conversion() -> bool:
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
-    """Remember whether ``module.to(...)`` and ``load_state_dict`` should swap tensors instead of setting ``.data``."""
-    _settings["swap"] = bool(value)
+    """Whether ``load_state_dict(..., assign=True)`` keeps the parameter objects, by swapping tensors."""
+    _of_loading["swap"] = bool(value)
 
 
 def get_swap_module_params_on_conversion() -> bool:
     """What was remembered; False at first."""
-    return _settings["swap"]
+    return _of_loading["swap"]

@@ -92,10 +92,10 @@ _look_for("cuda", _find_cuda)
 _look_for("meta", _find_meta)
 
 _MODULES = """
-    __config__ __future__ _C _dynamo _higher_order_ops accelerator amp array_api backends cache compat control_flow
-    cpu cuda debug distributed distributions elastic export fft func functional futures fx hub interop io jit library
-    linalg masked multiprocessing nn numba_ops numpy optim overrides profiler random serialization signal sparse
-    special testing types _utils storage utils version xpu"""
+    __config__ __future__ _C _custom_ops _dynamo _higher_order_ops _subclasses accelerator amp array_api backends
+    cache compat control_flow cpu cuda debug distributed distributions elastic export fft func functional futures fx
+    hub interop io jit library linalg masked multiprocessing nn numba_ops numpy optim overrides profiler random
+    serialization signal sparse special testing types _utils storage utils version xpu"""
 
 
 __getattr__ = _LazyNames(
@@ -103,6 +103,7 @@ __getattr__ = _LazyNames(
     _functions.PLACES
     | {"__version__": "autojit.version", "torch_names": "autojit.compat.torch_names", "Future": "autojit.core.futures"}
     | dict.fromkeys(("ScriptFunction", "ScriptModule"), "autojit.jit.scripting")
+    | dict.fromkeys(("Event", "Stream"), "autojit.cuda")
     | {"SymInt": "autojit.core.sizes:SymbolicSize", "_standard_gamma": "autojit.distributions.gamma_sampling"}
     | {"PyTorchFileReader": "autojit.storage"}
     | dict.fromkeys(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
 
 from autojit.core.absent_class import WithoutInstances
 from autojit.core.lazy_modules import provide as _provide
 from autojit.top_level.compiler_names import allow_in_graph as allow_in_graph
+from autojit.top_level.compiler_names import assume_constant_result as assume_constant_result
 from autojit.top_level.compiler_names import disable as disable
 from autojit.top_level.compiler_names import is_compiling as is_compiling
+from autojit.top_level.compiler_names import reset as reset
 
 
 class OptimizedModule(WithoutInstances):
@@ -24,17 +24,21 @@ class TransformGetItemToIndex(nullcontext[None]):
     """Inside, torch lets ``vmap`` index by batched tensors, which it always does here."""
 
 
-def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function: a step that reads what may change is captured again when it has changed, so nothing is assumed."""
-    return fn
+def is_compile_supported(device_type: str) -> bool:
+    """Whether functions are compiled for devices of a kind."""
+    return device_type in ("cpu", "cuda")
 
 
-_provide("autojit", {"_dynamo.eval_frame": "_dynamo", "_dynamo._trace_wrapped_higher_order_op": "_dynamo"})
+_provide(
+    "autojit", {f"_dynamo.{name}": "_dynamo" for name in ("eval_frame", "utils", "_trace_wrapped_higher_order_op")}
+)
 __all__ = [
     "OptimizedModule",
     "TransformGetItemToIndex",
     "allow_in_graph",
     "assume_constant_result",
     "disable",
+    "is_compile_supported",
     "is_compiling",
+    "reset",
 ]

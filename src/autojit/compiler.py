@@ -29,13 +29,9 @@ if TYPE_CHECKING:
     from autojit.schedule.forms import KnownForms
     from autojit.schedule.schedule import Schedule
 
-__getattr__ = LazyNames(
-    __name__,
-    dict.fromkeys(
-        ("allow_in_graph", "disable", "is_compiling", "is_dynamo_compiling", "is_exporting"),
-        "autojit.top_level.compiler_names",  # what torch has in its module of this name
-    ),
-)
+_NAMES = """allow_in_graph assume_constant_result cudagraph_mark_step_begin disable is_compiling is_dynamo_compiling
+    is_exporting list_backends reset"""  # what torch has in its module of this name
+__getattr__ = LazyNames(__name__, dict.fromkeys(_NAMES.split(), "autojit.top_level.compiler_names"))
 
 
 @record

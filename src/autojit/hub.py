@@ -23,8 +23,9 @@ from urllib.parse import urlparse
 
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.io.saving import load as load_file
+from autojit.utils.progress_bar import tqdm
 
-__all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
+__all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir", "tqdm"]
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # of names of files, as torch calls it
 _chosen: builtins.list[str] = []  # what set_dir was told last

@@ -1,4 +1,4 @@
-"""Python's ``multiprocessing`` with ``spawn``; tensors go to other processes as copies.
+"""Python's ``multiprocessing`` with ``spawn``; tensors go to other processes as copies, if not by `share_memory_`.
 
 Names of Python's module that are not here are found in it: ``Process``, ``Queue``, ``Pool``, ``get_context``, ...
 """
@@ -14,7 +14,14 @@ from autojit.core.communicator import joined as _joined
 from autojit.core.lazy_modules import LazyNames as _LazyNames
 from autojit.core.rank_process import launched_rank as _launched_rank
 
-__all__ = ["ProcessContext", "get_sharing_strategy", "set_sharing_strategy", "spawn", "start_processes"]
+__all__ = [
+    "ProcessContext",
+    "get_all_sharing_strategies",
+    "get_sharing_strategy",
+    "set_sharing_strategy",
+    "spawn",
+    "start_processes",
+]
 
 _strategy = "file_system"
 
@@ -106,8 +113,13 @@ def spawn(
     return start_processes(fn, args, nprocs, join, daemon, start_method)
 
 
+def get_all_sharing_strategies() -> set[str]:
+    """What ``set_sharing_strategy`` takes."""
+    return {"file_descriptor", "file_system"}
+
+
 def get_sharing_strategy() -> str:
-    """What ``set_sharing_strategy`` was given last; tensors are copied in any case."""
+    """What ``set_sharing_strategy`` was given last; shared memory has no name in any case."""
     return _strategy
 
 
@@ -118,7 +130,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
         ValueError: an unknown strategy.
     """
     global _strategy
-    if new_strategy not in ("file_system", "file_descriptor"):
+    if new_strategy not in get_all_sharing_strategies():
         raise ValueError(f"unknown sharing strategy {new_strategy!r}: file_system or file_descriptor")
     _strategy = new_strategy
 

@@ -160,12 +160,12 @@ def test_a_library_that_does_not_run_is_listed_with_the_reason(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "digits.py"
-    path.write_text("import torch\nfrom torchvision import datasets\n")
+    path.write_text("import torch\nfrom torchtext import datasets\n")
     assert main(["run", str(path)]) == 1
     told = capfd.readouterr().err
-    assert f"{path}:2: torchvision (" in told
-    assert told.count("TensorDataset") == 2, "before the run and with the error"
-    (tmp_path / "torchvision.py").write_text("datasets = ()\n")
+    assert f"{path}:2: torchtext (" in told
+    assert told.count("utils.data makes batches") == 2, "before the run and with the error"
+    (tmp_path / "torchtext.py").write_text("datasets = ()\n")
     assert missing_names(path) == [], "the program has a module of that name"
 
 
@@ -174,14 +174,15 @@ def test_what_is_left_out_is_refused_with_what_takes_its_place(
 ) -> None:
     path = tmp_path / "traces.py"
     path.write_text(
-        "import torch\ntry:\n    torch.nested\nexcept AttributeError as error:\n    print(error)\nimport torch.ao\n"
+        "import torch\ntry:\n    torch.nested\nexcept AttributeError as error:\n    print(error)\n"
+        "import torch.quasirandom\n"
     )
     assert main(["run", str(path)]) == 1
     out, told = capfd.readouterr()
     assert "pad, and pass masks or lengths" in out
     listed, _, traceback = told.partition("Traceback")
-    assert f"{path}:6: torch.ao (there are no quantised tensors" in listed
-    assert "No module named 'torch.ao'\nthere are no quantised tensors" in traceback
+    assert f"{path}:6: torch.quasirandom (scipy.stats.qmc.Sobol draws such points" in listed
+    assert "No module named 'torch.quasirandom'\nscipy.stats.qmc.Sobol draws such points" in traceback
 
 
 def test_what_is_imported_and_not_used_does_not_stop_a_program(

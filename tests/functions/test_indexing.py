@@ -169,3 +169,18 @@ def test_only_subscripts_and_take_count_from_the_end(name: str) -> None:
             assert isinstance(caught.value, RuntimeError)
     assert aj.equal(x[aj.tensor([-1])], x[2:])
     assert x.take(aj.tensor([-1])).tolist() == [11.0]
+
+
+def test_empty_slices_keep_the_steps_of_what_they_are_of() -> None:
+    x = aj.zeros(2, 3, 4, 5)
+    for empty in (x[:, 1:1], x[..., 2:2], x[1:1], x.narrow(2, 0, 0)):
+        assert empty.stride() == x.stride() and empty.is_contiguous()
+    assert x.mT[:, 1:1].stride() == (60, 20, 1, 5) and aj.zeros(3, 0, 2).stride() == (2, 2, 1)
+
+
+def test_a_write_that_does_not_fit_names_the_shapes_before_the_dtypes() -> None:
+    x = aj.arange(4)
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        x[x > -1] = aj.tensor([1.0, 2.0])
+    with pytest.raises(RuntimeError, match="dtypes match"):
+        x[x > -1] = aj.ones(4)

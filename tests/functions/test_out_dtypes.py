@@ -83,9 +83,9 @@ def test_places_chosen_by_lists_take_their_own_dtype_and_slices_convert() -> Non
     x[x > 5] = aj.tensor(1)  # a number
     x[[0]] = 2
     assert x.tolist() == [[2.0, 2.0], [1.0, 0.0], [1.0, 0.0]]
-    for key in ([0, 1], x == x):
+    for key, value in (([0, 1], whole[0]), (x == x, whole.flatten())):
         with pytest.raises(RuntimeError, match="source and destination dtypes match"):
-            x[key] = whole[0]
+            x[key] = value
 
 
 def test_what_no_tensor_can_be_is_refused_in_its_numbers() -> None:

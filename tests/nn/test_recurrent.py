@@ -260,3 +260,11 @@ def test_a_python_loop_over_cells_has_a_step_per_length_and_says_why() -> None:
         run(aj.randn(length, 2, 3))
     assert run.stats()["captures"] == 3 and run.stats()["specialised_sizes"] == 1
     assert "test_recurrent.py" in run.explain() and "as a loop or a text does (aj.scan" in run.explain()
+
+
+@pytest.mark.parametrize("name", ["float", "double", "half", "long", "int", "short", "char", "byte"])
+def test_packed_sequences_are_cast_as_tensors_are(name: str) -> None:
+    packed = nn.utils.rnn.pack_sequence([aj.arange(3.0), aj.arange(2.0)])
+    cast = getattr(packed, name)()
+    assert cast.data.dtype is getattr(packed.data, name)().dtype and cast.data.tolist() == packed.data.tolist()
+    assert cast.batch_sizes.equal(packed.batch_sizes)

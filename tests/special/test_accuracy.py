@@ -53,6 +53,11 @@ def quantile(p: Any) -> Any:
     return mp.findroot(lambda x: mp.log(below(x) / p), (start, start * (1 + mp.mpf("1e-9")) + mp.mpf("1e-18")))
 
 
+def envelope(x: float) -> float:
+    """How large Bessel functions are around a point, whose zeros no formula keeps."""
+    return min(1.0, math.sqrt(2 / (math.pi * abs(x)))) if x else 1.0
+
+
 CASES: dict[str, Case] = {
     "erf": Case(S.erf, mp.erf, 2, (0.0, 0.84375, 1.25, 6.0)),
     "erfc": Case(S.erfc, mp.erfc, 4, (-6.0, -1.25, 0.0, 0.25, 0.84375, 1.25, 26.0), high=26.5),
@@ -70,6 +75,20 @@ CASES: dict[str, Case] = {
     "i0": Case(S.i0, lambda x: mp.besseli(0, x), 24, (0.0, 1.0, 4.0, 8.0, 12.0, 30.0), -700.0, 700.0),
     "i0e": Case(S.i0e, lambda x: mp.besseli(0, x) * mp.exp(-abs(x)), 12, (0.0, 1.0, 4.0, 8.0, 12.0, 30.0), -1e5, 1e5),
     "i1e": Case(S.i1e, lambda x: mp.besseli(1, x) * mp.exp(-abs(x)), 12, (0.0, 1.0, 4.0, 8.0, 12.0, 30.0), -1e5, 1e5),
+    "bessel_j0": Case(
+        S.bessel_j0, lambda x: mp.besselj(0, x), 8, (0.0, 2.404825557695773, 5.0, 8.0), -1e4, 1e4, envelope
+    ),
+    "bessel_j1": Case(S.bessel_j1, lambda x: mp.besselj(1, x), 8, (0.0, 3.8317059702075125, 5.0), -1e4, 1e4, envelope),
+    "bessel_y0": Case(S.bessel_y0, lambda x: mp.bessely(0, x), 8, (0.8935769662791675, 5.0), 1e-300, 1e4, envelope),
+    "bessel_y1": Case(S.bessel_y1, lambda x: mp.bessely(1, x), 8, (2.197141326031017, 5.0), 1e-300, 1e4, envelope),
+    "modified_bessel_k0": Case(S.modified_bessel_k0, lambda x: mp.besselk(0, x), 12, (1.0, 2.0, 8.0), 1e-300, 700.0),
+    "modified_bessel_k1": Case(S.modified_bessel_k1, lambda x: mp.besselk(1, x), 12, (1.0, 2.0, 8.0), 1e-300, 700.0),
+    "scaled_modified_bessel_k0": Case(
+        S.scaled_modified_bessel_k0, lambda x: mp.besselk(0, x) * mp.exp(x), 12, (1.0, 2.0, 8.0), 1e-300, 1e5
+    ),
+    "scaled_modified_bessel_k1": Case(
+        S.scaled_modified_bessel_k1, lambda x: mp.besselk(1, x) * mp.exp(x), 12, (1.0, 2.0, 8.0), 1e-300, 1e5
+    ),
     "logit": Case(aj.logit, lambda p: mp.log(p / (1 - p)), 8, (0.25, 0.75), 1e-300, 0.9),
 }
 
@@ -104,7 +123,8 @@ def errors_of(case: Case, found: Array, points: Array, dtype: type) -> Array:
         if not mp.isfinite(y) or abs(y) > float(np.finfo(dtype).max):
             errors[k] = 0.0 if math.isinf(value) else math.inf
         elif math.isfinite(value):
-            errors[k] = float(abs(mp.mpf(value) - y) / unit)
+            least = 0.0 if case.scale is None else float(np.finfo(dtype).eps) * case.scale(float(points[k]))
+            errors[k] = float(abs(mp.mpf(value) - y) / max(unit, least))
         else:
             errors[k] = math.inf
     return errors

@@ -138,7 +138,13 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
         ...     aj.is_autocast_enabled("cpu")
         True
     """
+    if device_type in _OTHER_KINDS:
+        return False
     return _dtype_on(device(device_type).type) is not None
+
+
+_OTHER_KINDS = frozenset(("mps", "xpu", "hpu", "ipu", "xla", "mtia", "maia"))
+"""Kinds of devices that programs written for torch ask about, of which there are none here."""
 
 
 _default_dtypes: dict[str, DType] = {"cpu": bfloat16, "cuda": float16}

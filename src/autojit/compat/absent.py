@@ -6,8 +6,6 @@ REASONS = {
     "ao": "there are no quantised tensors",
     "chalf": "the narrowest complex numbers are complex64",
     "complex32": "the narrowest complex numbers are complex64",
-    "fx.experimental": "modules are not traced symbolically: aj.jit captures steps, forward hooks give what is inside",
-    "fx.passes": "modules are not traced symbolically: aj.jit captures steps, forward hooks give what is inside",
     "_inductor": "steps are compiled by autojit's own code generator",
     "jit.load": "TorchScript is not there: load weights by aj.load",
     "jit.save": "TorchScript is not there: save state_dict(), or export a step by step.export()",
@@ -21,17 +19,14 @@ REASONS = {
 }
 
 LIBRARIES = {  # docs/from_torch.md has those that run
-    "e3nn": "it is written on torch.fx, which autojit does not have",
-    "timm": "it is written on torch.fx, which autojit does not have",
     "torch_geometric": "it takes in torch.ops.aten, which autojit does not have",
     "torchaudio": "it has parts in C++ for PyTorch: read sound by soundfile; aj.stft makes spectrograms",
     "torchtext": "it has parts in C++ for PyTorch: read text with Python, utils.data makes batches",
-    "torchvision": "it has parts in C++ for PyTorch: read images with NumPy or Pillow into a utils.data.TensorDataset",
 }
 """Libraries for torch that do not run on autojit, with the reason, or what to do instead."""
 
-IMPORTED = frozenset(("onnx",))
-"""Modules that programs import at the top and use when they are told to: importing one is no error, using it is."""
+IMPORTED = frozenset(("ao", "onnx"))
+"""Modules that programs import at the top and use when they are told to: importing one, or a part, is no error."""
 
 
 def reason_of(name: str) -> str | None:

@@ -7,8 +7,9 @@ same objects. The top level alone is an object of its own, because programs ask 
 from __future__ import annotations
 
 import importlib
+import multiprocessing.spawn
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -20,6 +21,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.compat.absent import IMPORTED, reason_of
+from autojit.compat.registrations import KNOWN
 from autojit.core.errors import UsageError
 from autojit.functions.legacy import PACKAGE
 
@@ -57,10 +59,17 @@ class TorchModule(ModuleType):
 class RefusingModule(ModuleType):
     """A module that is not here, for programs that import it and may never use it."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        reason = reason_of(self.__name__.partition(".")[2])
+        path = self.__name__.partition(".")[2]
+        if f"{path}.{name}" in KNOWN:
+            return KNOWN[f"{path}.{name}"]
+        reason = reason_of(path)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r} here: {reason}")
 
 
@@ -93,7 +102,7 @@ class TorchFinder(MetaPathFinder):
         if not fullname.startswith(f"{_THEIRS}."):
             return None
         module = _counterpart(fullname)
-        if module is None and fullname.partition(".")[2] in IMPORTED:
+        if module is None and fullname.split(".")[1] in IMPORTED:
             module = RefusingModule(fullname)
         if module is None:
             return None  # the import system says that there is none
@@ -165,17 +174,38 @@ def torch_names() -> Iterator[ModuleType]:
             {"torch": getattr(present, "__file__", None)},
             "start the program by python -m autojit run, or enter before anything imports torch",
         )
-    finder = TorchFinder()
     before = _taken_out()
-    sys.meta_path.insert(0, finder)
-    PACKAGE.append(_THEIRS)
+    tell = multiprocessing.spawn.get_preparation_data
+    finder = _entered()
     try:
         yield importlib.import_module(_THEIRS)
     finally:
+        vars(multiprocessing.spawn)["get_preparation_data"] = tell
         PACKAGE.remove(_THEIRS)
         sys.meta_path.remove(finder)
         _taken_out()
         sys.modules.update(before)
+
+
+def _entered() -> TorchFinder:
+    """Answer ``import torch`` from now on, in processes that this one spawns as well."""
+    finder = TorchFinder()
+    sys.meta_path.insert(0, finder)
+    PACKAGE.append(_THEIRS)
+    vars(multiprocessing.spawn)["get_preparation_data"] = _and_names(multiprocessing.spawn.get_preparation_data)
+    return finder
+
+
+class _Names:
+    """What a spawned process is told first: to answer ``import torch`` before it imports the program, until it ends."""
+
+    def __reduce__(self) -> tuple[Callable[[], TorchFinder], tuple[()]]:
+        return _entered, ()
+
+
+def _and_names(tell: Callable[[str], dict[str, Any]]) -> Callable[[str], dict[str, Any]]:
+    """What multiprocessing tells a process that it spawns, and `_Names`."""
+    return lambda name: {**tell(name), "torch_names": _Names()}
 
 
 def _taken_out() -> dict[str, ModuleType]:

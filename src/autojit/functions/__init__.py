@@ -15,7 +15,7 @@ from autojit.dispatch.declared import declaration_of
 from autojit.functions import index
 from autojit.functions.argument_errors import with_argument_errors
 from autojit.functions.factories import tensor as _factory
-from autojit.functions.methods import attach, public_forms
+from autojit.functions.methods import as_public, attach, public_forms
 from autojit.tensor.tensor import Tensor
 
 
@@ -33,7 +33,7 @@ def public_value(module: ModuleType, name: str) -> Any:
         return getattr(module, name)
     d = declaration_of(name)
     found = public_forms(d)[name]
-    return found if name in d.names else with_argument_errors(found)
+    return found if name in d.names else as_public(with_argument_errors(found), name)
 
 
 FUNCTIONS = attach()

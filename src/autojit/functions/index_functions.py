@@ -200,14 +200,17 @@ def _require_number(name: str, value: object) -> None:
 @declared(in_place="values")
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """``input`` with ``values`` written (or added) at ``input[indices]``."""
-    if type_of(values).dtype is not type_of(input).dtype:
+    written = put_at(
+        input, tuple(slice(None) if i is None else i for i in indices), values, accumulate
+    )  # says first, as torch does, that the shapes do not fit
+    if type_of(values).dtype is not type_of(input).dtype:  # said after what does not fit in shape, as in torch
         raise DTypeError(
             "Index put requires the source and destination dtypes match, got "
             f"{type_of(input).dtype.scalar_type} for the destination and {type_of(values).dtype.scalar_type} for the "
             "source.",
             {"input": input, "values": values},
         )
-    return put_at(input, tuple(slice(None) if i is None else i for i in indices), values, accumulate)
+    return written
 
 
 @declared(in_place="values")

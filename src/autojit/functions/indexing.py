@@ -138,8 +138,9 @@ def setitem(x: Tensor, key: object, value: Operand) -> None:
         target = one_node(seen, x, _node_name(index)) if seen._grad_fn is not None else seen
         copy_into(target, _fitted(value, type_of(target).shape), "setitem")
         return
+    written = _put(seen, subscript, value, False)  # says first, as torch does, that the shapes do not fit
     _require_dtype(x, given)
-    copy_into(seen, _put(seen, subscript, value, False), "index_put_")
+    copy_into(seen, written, "index_put_")
 
 
 def _require_dtype(x: Tensor, value: object, least_rank: int = 0) -> None:

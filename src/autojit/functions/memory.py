@@ -166,7 +166,7 @@ def stride(self: Tensor, dim: int | None = None) -> Any:
         steps = _open_steps(layout, type_of(self).shape)
         return steps if dim is None else steps[dim]
     steps = tuple(s // layout.itemsize for s in layout.strides)
-    if not layout.size:  # NumPy has no steps for empty arrays
+    if not layout.size and not any(steps):  # NumPy gives steps to empty views alone, not to empty arrays
         steps = row_major_steps(layout.shape)
     return steps if dim is None else steps[dim]
 
@@ -300,22 +300,6 @@ def memory_base(x: Tensor) -> Tensor:
     return whole
 
 
-def is_shared(self: Tensor) -> bool:
-    """Whether other processes see the memory: never, but a GPU's counts as such, as in torch."""
-    return type_of(self).device.type == "cuda"
-
-
-def share_memory_(self: Tensor) -> Tensor:
-    """Memory that other processes see is not offered; a GPU's counts as such, as in torch.
-
-    Raises:
-        RuntimeError: on the CPU, always.
-    """
-    if type_of(self).device.type == "cuda":
-        return self
-    raise UsageError("share_memory_: tensors cannot be shared between processes", {"tensor": self}, "send a copy")
-
-
 def nbytes(self: Tensor) -> int:
     """Bytes of all elements."""
     return type_of(self).size_bytes
@@ -386,7 +370,7 @@ def empty_strided(
 
 _PLAIN = (
     contiguous, is_contiguous, stride, storage_offset, data_ptr, is_set_to, is_pinned,
-    is_shared, share_memory_, as_subclass,
+    as_subclass,
 )  # fmt: skip
 METHODS: dict[str, Any] = {
     **{method.__name__: method for method in _PLAIN},

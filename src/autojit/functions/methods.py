@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 from autojit.core.source import here
@@ -25,6 +27,7 @@ from autojit.functions import (
     other_memory,
     overridable,
     random,
+    shared_memory,
     storages,
 )
 from autojit.functions import counted as functions_counted
@@ -169,7 +172,18 @@ def public_function(d: Declaration) -> Callable[..., Any]:
 def public_forms(d: Declaration, methods: dict[str, Callable[..., Any]] | None = None) -> dict[str, Callable[..., Any]]:
     """What the package has of a function, by name: the function and the in-place forms, which its methods are, too."""
     methods = methods_of(d) if methods is None else methods
-    return dict.fromkeys(d.names, public_function(d)) | {n: f for n, f in methods.items() if n not in d.names}
+    forms = dict.fromkeys(d.names, public_function(d)) | {n: f for n, f in methods.items() if n not in d.names}
+    for name, form in forms.items():
+        as_public(form, name)
+    return forms
+
+
+def as_public(function: Any, name: str) -> Any:
+    """A function under the name by which programs have it: pickles find it there, and by its module nothing else."""
+    home = vars(sys.modules[function.__module__]) if type(function) is FunctionType else None
+    if home is not None and function.__module__ != "autojit" and home.get(function.__qualname__) is not function:
+        function.__module__, function.__qualname__ = "autojit", name
+    return function
 
 
 def methods_of(d: Declaration) -> dict[str, Callable[..., Any]]:
@@ -208,7 +222,7 @@ def attach() -> dict[str, Callable[..., Any]]:
     attached |= {"__getitem__": method_of(indexing.getitem), "__setitem__": method_of(indexing.setitem)}
     attached |= {"__repr__": _text, "__str__": _text}
     for module in (
-        conversion, dispatch, exchange, gradients, operators, random, memory, other_memory, copying,
+        conversion, dispatch, exchange, gradients, operators, random, memory, other_memory, shared_memory, copying,
         legacy, layouts, overridable, storages,
     ):  # fmt: skip
         attached |= {

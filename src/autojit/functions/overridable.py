@@ -84,6 +84,8 @@ def told(public: Any, asked: Sequence[Any], arguments: Sequence[Any], options: M
         TypeError: all of them declined.
     """
     kinds = tuple(type(value) for value in asked)
+    if len(arguments) == 2 and isinstance(arguments[1], list | tuple) and getattr(public, "__name__", "") == "einsum":
+        arguments = (arguments[0], *arguments[1])  # as in torch: the operands one by one, however they were given
     modes = thread.modes
     if modes:
         mode = modes.pop()

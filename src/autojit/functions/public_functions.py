@@ -48,7 +48,7 @@ def public_functions() -> Iterator[tuple[str, str, FunctionType]]:
         for name in sorted(names):
             if not name.startswith("_") and name not in IGNORED:
                 value = getattr(module, name, None)
-                if type(value) is FunctionType and value.__module__.startswith("autojit."):
+                if type(value) is FunctionType and value.__module__.partition(".")[0] == "autojit":
                     yield place, name, value
     for name, value in sorted(vars(Tensor).items()):
         method = getattr(Tensor, name) if isinstance(value, LaterMethod) else value

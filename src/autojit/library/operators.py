@@ -244,6 +244,8 @@ class Namespace:
 
 
 _namespaces: dict[str, Namespace] = {}
+awaited_fakes: dict[str, Callable[..., Any]] = {}
+"""By name, functions of ``register_fake`` whose operators are not defined yet."""
 
 
 def added(schema: Schema) -> Operator:
@@ -262,6 +264,7 @@ def added(schema: Schema) -> Operator:
         setattr(ops, space, found)
     packet: Packet = found.__dict__.setdefault(name, Packet(schema.name))
     made = Operator(schema)
+    made.fake = awaited_fakes.get(made.name()) or awaited_fakes.get(f"{made.name()}.default")
     if packet.by_overload.setdefault(made._overloadname, made) is not made:
         raise UsageError(
             f"Tried to register an operator ({schema.name}) with the same name and overload name multiple times",

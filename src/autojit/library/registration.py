@@ -211,6 +211,8 @@ def register_fake(
 ) -> Any:
     """Give the function that makes an operator's results on the device ``meta``: shapes and dtypes; also a decorator.
 
+    An operator that is named may be defined later.
+
     Example:
         >>> import autojit as aj
         >>> @aj.library.custom_op("docs::halved", mutates_args=())
@@ -222,10 +224,15 @@ def register_fake(
         >>> tuple(halved(aj.ones(2, 3, device="meta")).shape)
         (2, 3)
     """
-    operator = operator_of(op, "register_fake")
+    operator = None if isinstance(op, str) and operators.found(op) is None else operator_of(op, "register_fake")
+    if operator is None:
+        split_name(str(op).partition(".")[0])
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        operator.fake = function
+        if operator is None:
+            operators.awaited_fakes[str(op)] = function
+        else:
+            operator.fake = function
         return function
 
     return register if func is None else register(func)

@@ -164,13 +164,15 @@ class ConversionMixin:
         return self._apply(lambda tensor: aj.empty_like(tensor, device=device), recurse)
 
     def share_memory(self) -> Self:
-        """Move parameters and buffers to memory that processes share.
+        """Move parameters, their gradients and buffers to memory that processes share.
 
         Raises:
-            RuntimeError: always, unless there is nothing to move: tensors cannot be shared between processes.
+            RuntimeError: other tensors show the memory of one, or one is lazy and has no memory yet.
         """
         module: Any = self
         for tensor in (*module.parameters(), *module.buffers()):
-            if is_lazy(tensor):
-                tensor.share_memory_()  # says that it has none yet
-        return self._apply(lambda tensor: tensor.share_memory_())
+            tensor.share_memory_()
+            if tensor.grad is not None:
+                tensor.grad.share_memory_()
+        bump_guard_epoch()
+        return self

@@ -17,11 +17,15 @@ from autojit.nn.key_hints import key_hints
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch
+from autojit.utils.swapped import exchange
 
 if TYPE_CHECKING:
     from autojit.nn.module import Module
 
 _EXTRA_STATE = "_extra_state"
+
+settings = {"swap": False}
+"""``__future__.set_swap_module_params_on_conversion``: whether ``assign=True`` keeps the parameter objects."""
 
 
 class IncompatibleKeys(NamedTuple):
@@ -282,14 +286,16 @@ def _load_tensor(module: Module, name: str, target: Tensor, key: str, value: Any
             f"size mismatch for {key}: copying a param with shape {_size(value)} from checkpoint, "
             f"the shape in current model is {_size(target)}."
         )
-    if not assign:
-        if target.is_meta and not value.is_meta:
-            warn(
-                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current "
-                "model, which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary "
-                "to their corresponding key in the module instead of copying them in place?)",
-                UserWarning,
-            )
+    if not assign and target.is_meta and not value.is_meta:
+        warn(
+            f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current "
+            "model, which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary "
+            "to their corresponding key in the module instead of copying them in place?)",
+            UserWarning,
+        )
+    if settings["swap"] and (isinstance(target, Parameter) or not assign):
+        _swap_in(target, value, assign)
+    elif not assign:
         with aj.no_grad():
             target.copy_(value)
     elif isinstance(target, Parameter):
@@ -298,6 +304,24 @@ def _load_tensor(module: Module, name: str, target: Tensor, key: str, value: Any
     else:
         setattr(module, name, value)
     return ""
+
+
+def _swap_in(target: Tensor, value: Tensor, assign: bool) -> None:
+    """Let the tensor of a module become what its ``module_load`` makes of a loaded one, as the object that it is.
+
+    A view that was taken of it before keeps showing the memory from before.
+    """
+    with aj.no_grad():
+        made = target.module_load(value, assign=assign)
+    if made is target or made is value:
+        raise UsageError(
+            "module_load returned one of self or other, please .detach() the result if returning one of the inputs in "
+            "module_load",
+            {"self": target, "other": value},
+        )
+    if isinstance(target, Parameter) and not isinstance(made, Parameter):
+        made = Parameter(made, target.requires_grad)
+    exchange(target, made.requires_grad_(target.requires_grad))
 
 
 def _size(tensor: Tensor) -> str:

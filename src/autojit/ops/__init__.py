@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from autojit.ops.linalg import *
     from autojit.ops.matrix_exponential import *
     from autojit.ops.matrix_roots import *
+    from autojit.ops.native_libraries import *
     from autojit.ops.normal_distribution import *
     from autojit.ops.pseudo_inverse import *
     from autojit.ops.random_positions import *
@@ -78,6 +79,7 @@ _OTHERS = [  # those first that more programs use
     "incomplete_gamma", "fourier", "triangular_factors", "bessel_functions", "normal_distribution", "integer_factors",
     "definiteness", "indefinite", "reflections", "airy_functions", "attention", "control_flow", "scan_steps",
     "while_sweeps", "requirements", "failed_matrices", "host_calls", "flex_attention", "collectives", "ranks",
+    "native_libraries",
 ]  # fmt: skip
 __getattr__ = _LazyNames(__name__, others=" ".join(f"autojit.ops.{module}" for module in _OTHERS), listed=True)
 _Op.registry.others = __getattr__.others

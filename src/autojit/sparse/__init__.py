@@ -13,6 +13,7 @@ from autojit.jit import pytree as _pytree
 from autojit.sparse import construct, methods, rules  # noqa: F401  (methods attaches itself)
 from autojit.sparse.construct import sparse_coo_tensor, sparse_csr_tensor
 from autojit.sparse.products import mm, sampled_addmm
+from autojit.sparse.softmaxes import log_softmax, softmax
 from autojit.sparse.tensor import SparseTensor, make
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of as _type_of
@@ -66,6 +67,6 @@ ports.sparse = _Port()
 _pytree.register(SparseTensor, _taken_apart, _put_together)
 
 __all__ = [
-    "SparseTensor", "addmm", "mm", "sampled_addmm", "sparse_coo", "sparse_coo_tensor", "sparse_csr",
-    "sparse_csr_tensor", "sum",
+    "SparseTensor", "addmm", "log_softmax", "mm", "sampled_addmm", "softmax", "sparse_coo", "sparse_coo_tensor",
+    "sparse_csr", "sparse_csr_tensor", "sum",
 ]  # fmt: skip

@@ -9,7 +9,10 @@ from typing import Any, TypeVar
 from autojit.jit.eager_mode import eager
 from autojit.tensor.state import is_tracing
 
-__all__ = ["allow_in_graph", "disable", "is_compiling", "is_dynamo_compiling", "is_exporting"]
+__all__ = [
+    "allow_in_graph", "assume_constant_result", "cudagraph_mark_step_begin", "disable", "is_compiling",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "reset",
+]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,3 +84,43 @@ def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, rea
             return function(*args, **kwargs)
 
     return uncompiled
+
+
+def assume_constant_result(fn: F) -> F:
+    """The function: a step that reads what may change is captured again when it has changed, so nothing is assumed.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.compiler.assume_constant_result(abs) is abs
+        True
+    """
+    return fn
+
+
+def reset() -> None:
+    """Nothing to forget: captures belong to their functions, and end with them.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.compiler.reset()
+    """
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Nothing to mark: results of a step have memory of their own.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.compiler.cudagraph_mark_step_begin()
+    """
+
+
+def list_backends(exclude_tags: object = ("debug", "experimental")) -> list[str]:
+    """What ``aj.compile(backend=...)`` stands for: autojit's own compiler, under torch's name.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.compiler.list_backends()
+        ['inductor']
+    """
+    return ["inductor"]

@@ -13,6 +13,7 @@ __getattr__ = _LazyNames(
         "progress": "autojit.utils.progress_bar",
         "image": "autojit.utils.images",
         "image_grid": "autojit.utils.images",
+        "swap_tensors": "autojit.utils.swapped",
     },
     modules="_foreach_utils _pytree benchmark checkpoint data dlpack flop_counter hooks",
 )

@@ -6,8 +6,8 @@ class, in compiled steps too. What torch's libraries ask of nodes is in ``tree_n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from autojit.jit import pytree
 from autojit.utils.tree_nodes import (
@@ -107,9 +107,91 @@ def tree_any(predicate: Callable[[Any], bool], tree: Any) -> bool:
     return any(predicate(leaf) for leaf in tree_leaves(tree))
 
 
+def tree_any_only(kind: Any, predicate: Callable[[Any], bool], tree: Any) -> bool:
+    """Whether a predicate holds for some leaf of a class."""
+    return any(predicate(leaf) for leaf in tree_leaves(tree) if isinstance(leaf, kind))
+
+
+def tree_all_only(kind: Any, predicate: Callable[[Any], bool], tree: Any) -> bool:
+    """Whether a predicate holds for every leaf of a class."""
+    return all(predicate(leaf) for leaf in tree_leaves(tree) if isinstance(leaf, kind))
+
+
+def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
+    """Call ``func`` of every leaf for what it does; the tree itself."""
+    for each in zip(tree_leaves(tree, is_leaf), *(tree_leaves(rest, is_leaf) for rest in rests), strict=True):
+        func(*each)
+    return tree
+
+
+def tree_is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:
+    """Whether something is a leaf.
+
+    Example:
+        >>> tree_is_leaf(3), tree_is_leaf([3])
+        (True, False)
+    """
+    return bool(is_leaf is not None and is_leaf(tree)) or pytree.taken_apart(tree) is None
+
+
+def tree_flatten_with_path(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[tuple[Any, Any]], pytree.TreeSpec]:
+    """The leaves in order, each after the way to it; and the structure.
+
+    Example:
+        >>> [(keystr(path), leaf) for path, leaf in tree_flatten_with_path({"a": [1, 2]})[0]]
+        [("['a'][0]", 1), ("['a'][1]", 2)]
+    """
+    return list(_with_paths(tree, (), is_leaf)), tree_structure(tree, is_leaf)
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[Any, Any]]:
+    """The leaves in order, each after the way to it."""
+    return list(_with_paths(tree, (), is_leaf))
+
+
+def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
+    """``tree_map`` of a function that is given the way to the leaf first.
+
+    Example:
+        >>> tree_map_with_path(lambda path, x: keystr(path) + str(x), [1, {"k": 2}])
+        ['[0]1', {'k': "[1]['k']2"}]
+    """
+    pairs, spec = tree_flatten_with_path(tree, is_leaf)
+    others = [tree_leaves(rest, is_leaf) for rest in rests]
+    return spec.unflatten([func(*pair, *each) for pair, *each in zip(pairs, *others, strict=True)])
+
+
+def _with_paths(tree: Any, path: tuple[Any, ...], is_leaf: IsLeaf) -> Iterable[tuple[Any, Any]]:
+    if tree_is_leaf(tree, is_leaf):
+        return [(path, tree)]
+    _, inside, _ = pytree.taken_apart(tree) or (None, (), None)
+    parts = list(inside)
+    if isinstance(tree, Mapping):
+        ways: list[Any] = [MappingKey(key) for key in tree]
+    elif hasattr(tree, "_fields"):
+        ways = [GetAttrKey(name) for name in tree._fields]
+    else:
+        ways = [SequenceKey(place) for place in range(len(parts))]
+    each = zip(parts, ways, strict=True)
+    return [pair for part, way in each for pair in _with_paths(part, (*path, way), is_leaf)]
+
+
+class GetAttrKey(NamedTuple):
+    """The way from an object to one of its attributes."""
+
+    name: str
+
+
+def keystr(kp: Iterable[Any]) -> str:
+    """A way as a program writes it: ``['a'][0].x``."""
+    return "".join(f".{key.name}" if isinstance(key, GetAttrKey) else f"[{key[0]!r}]" for key in kp)
+
+
 __all__ = [
-    "SUPPORTED_NODES", "Context", "LeafSpec", "MappingKey", "NodeDef", "PyTree", "SequenceKey", "TreeSpec",
-    "_dict_flatten", "_dict_flatten_with_keys", "_dict_unflatten", "_get_node_type", "_is_leaf",
-    "_register_pytree_node", "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_iter", "tree_leaves",
-    "tree_map", "tree_map_only", "tree_structure", "tree_unflatten",
+    "SUPPORTED_NODES", "Context", "GetAttrKey", "LeafSpec", "MappingKey", "NodeDef", "PyTree", "SequenceKey",
+    "TreeSpec", "_dict_flatten", "_dict_flatten_with_keys", "_dict_unflatten", "_get_node_type", "_is_leaf",
+    "_register_pytree_node", "keystr", "register_pytree_node", "tree_all", "tree_all_only", "tree_any",
+    "tree_any_only", "tree_flatten", "tree_flatten_with_path", "tree_is_leaf", "tree_iter", "tree_leaves",
+    "tree_leaves_with_path", "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path", "tree_structure",
+    "tree_unflatten",
 ]  # fmt: skip

@@ -116,3 +116,18 @@ def progress(
     except ImportError:
         return PlainBar(iterable, desc, total, disable=disable)
     return tqdm(iterable, desc=desc or None, total=total, disable=disable)
+
+
+def tqdm(iterable: Any = None, *, desc: str = "", total: int | None = None, disable: bool = False, **looks: Any) -> Any:
+    """``torch.hub.tqdm``: as `progress`, with what ``tqdm`` takes besides; of that a plain bar shows nothing.
+
+    Example:
+        >>> import autojit as aj
+        >>> with aj.hub.tqdm(total=4, disable=True, unit="B") as bar:
+        ...     _ = bar.update(4)
+    """
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return progress(iterable, desc, total, disable=disable)
+    return tqdm(iterable, desc=desc or None, total=total, disable=disable, **looks)

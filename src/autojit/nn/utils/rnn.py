@@ -59,6 +59,18 @@ class PackedSequence(NamedTuple):
         """The same in int32."""
         return self.to(aj.int32)
 
+    def short(self) -> PackedSequence:
+        """The same in int16."""
+        return self.to(aj.int16)
+
+    def char(self) -> PackedSequence:
+        """The same in int8."""
+        return self.to(aj.int8)
+
+    def byte(self) -> PackedSequence:
+        """The same in uint8."""
+        return self.to(aj.uint8)
+
     @property
     def is_cuda(self) -> bool:
         """Whether the data are on a CUDA device."""

@@ -1,0 +1,308 @@
+"""``symbolic_trace``: a module's forward, run once with proxies, as a graph.
+
+While it runs, calls of submodules and reads of parameters are seen by the tracer, and functions that ``wrap`` was told
+of make nodes. Submodules of ``autojit.nn`` are leaves: one node each; what users define is traced through.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import math
+import operator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import get_ident
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar
+
+import autojit as aj
+from autojit.core.errors import UsageError
+from autojit.core.wrapping import wraps
+from autojit.fx.graph import Graph
+from autojit.fx.graph_module import GraphModule
+from autojit.fx.node import Argument, base_types, map_aggregate
+from autojit.fx.proxy import Proxy, TracerBase
+from autojit.nn import Module, Parameter, Sequential
+from autojit.tensor import Tensor
+
+__all__ = ["PH", "Tracer", "symbolic_trace", "wrap"]
+
+F = TypeVar("F", bound="Callable[..., Any] | str")
+_wrapped: list[tuple[dict[str, Any], str]] = []  # globals of a module, and the name in them that becomes nodes
+_active: list[Tracer] = []
+
+
+class _Placeholder:
+    """In ``concrete_args``, an argument that stays open."""
+
+    def __repr__(self) -> str:
+        return "PH"
+
+
+PH = _Placeholder()
+
+
+def wrap(fn_or_name: F) -> F:
+    """Leave calls of a function whole in graphs: for what decides by values, such as ``len``. Said at a module's top.
+
+    Raises:
+        UsageError: it is said inside of a function, or of what is no function.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.fx.wrap("len")
+        'len'
+    """
+    if not callable(fn_or_name) and not isinstance(fn_or_name, str):
+        raise UsageError("Unsupported type for global function! Must be either a callable or string name",
+                         {"given": type(fn_or_name)})  # fmt: skip
+    name = fn_or_name if isinstance(fn_or_name, str) else fn_or_name.__code__.co_name
+    frame = inspect.currentframe()
+    caller = None if frame is None else frame.f_back
+    if caller is None or caller.f_code.co_name != "<module>":
+        raise NotImplementedError("wrap must be called at the top level of a module")
+    _wrapped.append((caller.f_globals, name))
+    return fn_or_name
+
+
+class Tracer(TracerBase):
+    """Makes the graph of a module; subclasses say what is a leaf, and what nodes hold.
+
+    Args:
+        autowrap_modules: modules whose functions become nodes where a traced function calls them.
+        autowrap_functions: further such functions.
+
+    Example:
+        >>> import autojit as aj
+        >>> model = aj.nn.Sequential(aj.nn.Linear(2, 2), aj.nn.ReLU())
+        >>> [node.target for node in aj.fx.Tracer().trace(model).nodes]
+        ['input', '0', '1', 'output']
+    """
+
+    def __init__(
+        self,
+        autowrap_modules: tuple[ModuleType, ...] = (math,),
+        autowrap_functions: tuple[Callable[..., Any], ...] = (),
+        param_shapes_constant: bool = False,
+    ) -> None:
+        self._functions = {id(f) for module in autowrap_modules for f in vars(module).values() if callable(f)}
+        self._functions |= set(map(id, autowrap_functions))
+        self._modules = tuple(autowrap_modules)
+        self.param_shapes_constant = param_shapes_constant
+        self.tensor_attrs: dict[int, str] = {}
+        self.module_stack: dict[str, Any] = {}
+        self.submodule_paths: dict[Module, str] | None = None
+        self.root: Any = None
+
+    def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
+        """Whether a submodule is one node: those of ``autojit.nn`` are, containers are not."""
+        return type(m).__module__.startswith(("autojit.nn", "torch.nn")) and not isinstance(m, Sequential)
+
+    def path_of_module(self, mod: Module) -> str:
+        """The name of a submodule.
+
+        Raises:
+            NameError: it is not below the module that is traced.
+        """
+        for name, known in self.root.named_modules(remove_duplicate=False):
+            if known is mod:
+                return str(name)
+        raise NameError(f"module {type(mod).__name__} is not installed as a submodule")
+
+    def call_module(
+        self, m: Module, forward: Callable[..., Any], args: tuple[Argument, ...], kwargs: dict[str, Argument]
+    ) -> Any:
+        """A call of a submodule: a node for a leaf, else what its forward makes."""
+        path = self.path_of_module(m)
+        before = self.module_stack
+        self.module_stack = {**before, path: (path, type(m))}
+        try:
+            if self.is_leaf_module(m, path):
+                return self.create_proxy("call_module", path, args, kwargs)
+            return forward(*args, **kwargs)
+        finally:
+            self.module_stack = before
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
+        """What reading an attribute of a module gives: a node for parameters (and buffers, if asked for)."""
+        named: list[Iterator[tuple[str, Tensor]]] = []
+        if isinstance(attr_val, Parameter):
+            named.append(self.root.named_parameters(remove_duplicate=False))
+        elif self.proxy_buffer_attributes and isinstance(attr_val, Tensor):
+            named.append(self.root.named_buffers(remove_duplicate=False))
+        for name, value in (pair for pairs in named for pair in pairs):
+            if value is attr_val:
+                if name not in parameter_proxy_cache:
+                    parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {})
+                return parameter_proxy_cache[name]
+        return attr_val
+
+    def create_arg(self, a: Argument) -> Argument:
+        """What a node holds: tensors and parameters are attributes of the module."""
+        if not isinstance(a, Tensor):
+            if isinstance(a, Module):
+                return self.create_node("get_attr", self.path_of_module(a), (), {})
+            return super().create_arg(a)
+        kinds = (self.root.named_parameters, self.root.named_buffers)
+        for name, value in (pair for kind in kinds for pair in kind(remove_duplicate=False)):
+            if value is a:
+                return self.create_node("get_attr", name, (), {})
+        name = self.tensor_attrs.get(id(a)) or next(
+            (key for key, value in vars(self.root).items() if value is a), f"_tensor_constant{len(self.tensor_attrs)}"
+        )
+        self.tensor_attrs[id(a)] = name
+        if getattr(self.root, name, None) is not a:
+            setattr(self.root, name, a)
+        return self.create_node("get_attr", name, (), {})
+
+    def create_args_for_root(
+        self, root_fn: Any, is_module: bool, concrete_args: dict[str, Any] | None = None
+    ) -> tuple[Any, list[Any]]:
+        """The function, and what it is called with: proxies, and the values of ``concrete_args``."""
+        code = inspect.unwrap(root_fn).__code__
+        names = [*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]
+        defaults = inspect.signature(root_fn).parameters
+        args: list[Any] = [self.root] if is_module else []
+        options: dict[str, Any] = {}
+        for place, name in enumerate(names[1:] if is_module else names, int(is_module)):
+            parameter = defaults.get(name)
+            default = () if parameter is None or parameter.default is parameter.empty else (parameter.default,)
+            made = self._argument(name, default, concrete_args or {})
+            if place < code.co_argcount:
+                args.append(made)
+            else:
+                options[name] = made
+        rest = code.co_argcount + code.co_kwonlyargcount
+        if code.co_flags & inspect.CO_VARARGS:
+            args += [self.create_proxy("placeholder", f"*{code.co_varnames[rest]}", (), {})]
+            rest += 1
+        if code.co_flags & inspect.CO_VARKEYWORDS:
+            options[code.co_varnames[rest]] = self.create_proxy("placeholder", f"**{code.co_varnames[rest]}", (), {})
+        return (lambda *given: _called_with_rest(root_fn, code, given, options)), args
+
+    def _argument(self, name: str, default: tuple[Any, ...], concrete: dict[str, Any]) -> Any:
+        made = self.create_proxy("placeholder", name, default, {})
+        value = concrete.get(name, PH)
+        if value is PH:
+            return made
+        if not isinstance(value, base_types):
+            raise UsageError(f"concrete_args: {name} must be a number, a string or None", {name: type(value).__name__},
+                             "bind it: functools.partial(function, ...), or an attribute of the module")  # fmt: skip
+        if value is None:
+            same = self.create_proxy("call_function", _is_none, (made,), {})
+        else:
+            same = self.create_proxy("call_function", operator.eq, (made, value), {})
+        said = f"{name} has been specialized to have value {value} but got another value"
+        self.create_proxy("call_function", aj._assert, (same, said), {})
+        return value
+
+    def trace(self, root: Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> Graph:
+        """Run the module, or function, with proxies; its graph.
+
+        Raises:
+            TraceError: it decides by a value that is not known.
+        """
+        is_module = isinstance(root, Module)
+        self.root = root if is_module else Module()
+        function = getattr(type(root), self.traced_func_name) if is_module else root
+        self.graph = Graph(tracer_cls=type(self))
+        self.tensor_attrs = {}
+        called, args = self.create_args_for_root(function, is_module, concrete_args)
+        with self._watching(function):
+            result = called(*args)
+            self.create_node("output", "output", (self.create_arg(result),), {})
+        return self.graph
+
+    @contextmanager
+    def _watching(self, function: Any) -> Iterator[None]:
+        """See calls of modules, reads of parameters, and calls of functions that become nodes."""
+        cache: dict[str, Proxy] = {}
+        call, read, thread = Module.__call__, Module.__getattr__, get_ident()
+
+        def seen_call(mod: Module, *args: Argument, **kwargs: Argument) -> Any:
+            if get_ident() != thread:
+                return call(mod, *args, **kwargs)
+            return self.call_module(mod, lambda *a, **k: call(mod, *a, **k), args, kwargs)
+
+        def seen_read(mod: Module, attr: str) -> Any:
+            return read(mod, attr) if get_ident() != thread else self.getattr(attr, read(mod, attr), cache)
+
+        places = [*_wrapped]
+        own = getattr(inspect.unwrap(function), "__globals__", {})
+        places += [(own, name) for name, value in own.items() if id(value) in self._functions]
+        places += [(vars(module), name) for module in self._modules for name, f in vars(module).items() if callable(f)]
+        before = [(where, name, where.get(name)) for where, name in places]
+        setattr(Module, "__call__", seen_call)  # noqa: B010
+        setattr(Module, "__getattr__", seen_read)  # noqa: B010
+        try:
+            for where, name, value in before:
+                where[name] = _to_node(value if value is not None else getattr(builtins, name))
+            yield
+        finally:
+            setattr(Module, "__call__", call)  # noqa: B010
+            setattr(Module, "__getattr__", read)  # noqa: B010
+            for where, name, value in reversed(before):
+                if value is None:
+                    del where[name]
+                else:
+                    where[name] = value
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+def _called_with_rest(function: Any, code: Any, given: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Call a function whose ``*args`` and ``**kwargs`` stand for one proxy each."""
+    if not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return function(*given, **options)
+    names = code.co_varnames
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    count += bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    plain = code.replace(co_argcount=count, co_kwonlyargcount=0, co_posonlyargcount=0, co_flags=flags)
+    called = FunctionType(plain, function.__globals__, function.__name__, None, function.__closure__)
+    by_name = dict(zip([*names[: code.co_argcount], *names[code.co_argcount + code.co_kwonlyargcount : count]],
+                       given, strict=False))  # fmt: skip
+    return called(**{**by_name, **options})
+
+
+def _to_node(function: Any) -> Any:
+    """The function; given a proxy, a node that calls it."""
+    if getattr(function, "__wrapped_for_fx__", False):
+        return function
+
+    @wraps(function)
+    def called(*args: Argument, **kwargs: Argument) -> Any:
+        found: list[Proxy] = []
+        map_aggregate((args, kwargs), lambda part: found.append(part) if isinstance(part, Proxy) else None)
+        if not found:
+            return function(*args, **kwargs)
+        return found[0].tracer.create_proxy("call_function", function, args, kwargs)
+
+    called.__dict__["__wrapped_for_fx__"] = True
+    return called
+
+
+def symbolic_trace(root: Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> GraphModule:
+    """A module whose forward is the graph of another's, or of a function: to be looked at and changed.
+
+    Raises:
+        TraceError: the program decides by a value that is not known.
+
+    Example:
+        >>> import autojit as aj
+        >>> traced = aj.fx.symbolic_trace(lambda x, y: aj.relu(x) + y)
+        >>> print(traced.code.strip())
+        def forward(self, x, y):
+            relu = autojit.relu(x);  x = None
+            add = relu + y;  relu = y = None
+            return add
+        >>> traced(aj.tensor([-1.0, 2.0]), 1)
+        tensor([1., 3.])
+    """
+    tracer = Tracer()
+    graph = tracer.trace(root, concrete_args)
+    name = type(root).__name__ if isinstance(root, Module) else getattr(root, "__name__", "GraphModule")
+    return GraphModule(tracer.root, graph, name)

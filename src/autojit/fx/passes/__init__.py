@@ -1,0 +1,1 @@
+"""Passes over symbolic graphs: ``shape_prop`` notes the shapes of a run."""
