@@ -89,6 +89,10 @@ def nll_loss(
     Shapes: ``f[n, c], i[n]``, ``f[c], i[]`` or ``f[n, c, ...], i[n, ...]``.
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
+    is_plain = weight is None and reduction == "mean" and ignore_index < 0
+    if is_plain and _names_classes(input, target) and input.numel() < LARGE:
+        loss = apply(_NLL_LOSS, input, target)
+        return rename_node(loss, "NllLossBackward0", weight=weight, ignore_index=ignore_index)
     axis = _check_classes("nll_loss", input, target, weight)
     _index_dtype("nll_loss", target)
     target = target.to(aj.int64)
