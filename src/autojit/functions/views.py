@@ -14,7 +14,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.device_array import share_memory
 from autojit.core.dtypes import DType, dtype_of, float16, float32, float64
-from autojit.core.errors import DTypeError, TraceError, UsageError
+from autojit.core.errors import DTypeError, UsageError
 from autojit.core.sizes import as_extent
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import apply
@@ -204,16 +204,13 @@ def _restriding(base: Tensor, size: tuple[int, ...], stride: tuple[int, ...], of
         int(extent)  # the strides of other sizes are others: it cannot stay open
     layout = layout_of(base)
     order = sorted(range(layout.ndim), key=lambda axis: (-layout.strides[axis], axis))
-    if not layout.transpose(order).flags.c_contiguous:
-        facts: dict[str, object] = {"strides": [step // layout.itemsize for step in layout.strides]}
-        if state.trace is None:
-            raise UsageError("as_strided: the tensor's own elements do not fill its memory", facts, "clone() it first")
-        raise TraceError(
-            "as_strided: a compiled step is given a tensor's elements, not what is between them in memory",
-            facts,
-            "clone() it first",
-        )
+    fills = layout.transpose(order).flags.c_contiguous
     restride = ops.AsStrided(size, stride, offset - base.storage_offset(), layout.size)
+    if state.trace is not None and not (fills and restride.is_within):
+        state.trace.asked_memory(base, "memory around the elements", always=not fills)
+    if not fills:
+        facts: dict[str, object] = {"strides": [step // layout.itemsize for step in layout.strides]}
+        raise UsageError("as_strided: the tensor's own elements do not fill its memory", facts, "clone() it first")
     restride.result_type(type_of(base).with_shape((layout.size,)))  # before memory outside is touched
     return (restride,) if order == list(range(layout.ndim)) else (ops.Permute(tuple(order)), restride)
 
