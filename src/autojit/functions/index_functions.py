@@ -14,7 +14,7 @@ from autojit.core.errors import DTypeError, IndexingError, ShapeError, UsageErro
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import EXACT_OUT, Out, declared
 from autojit.dispatch.dispatch import number
-from autojit.dispatch.on_device import placed
+from autojit.dispatch.on_device import beside, placed
 from autojit.dispatch.promotion import NUMBERS, Number, Operand, as_operand, cast, together
 from autojit.dispatch.requirements import is_known, require
 from autojit.functions.comparison import clamp, lt, where
@@ -276,7 +276,7 @@ def searchsorted(
         if type_of(sorter).shape != type_of(sorted_sequence).shape:
             raise UsageError("torch.searchsorted(): boundary and sorter must have the same size")
         sorted_sequence = gather(sorted_sequence, -1, sorter)
-    a, b = together(sorted_sequence, as_operand(input), "searchsorted")
+    a, b = together(sorted_sequence, beside(input, sorted_sequence), "searchsorted")
     if type_of(a).ndim != 1 and type_of(b).ndim == 0:
         raise ShapeError(
             "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got "
@@ -308,7 +308,8 @@ def bucketize(input: Operand, boundaries: Tensor, *, out_int32: bool = False, ri
 @refuses("bool complex")
 def isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is among the test elements."""
-    x, pool = as_operand(elements), as_operand(test_elements)
+    near = elements if isinstance(elements, Tensor) else test_elements
+    x, pool = (beside(each, as_operand(near)) for each in (elements, test_elements))
     if type_of(pool).size > _FEW_TESTS:
         a, b = together(x, pool, "isin")
         line = b.reshape(-1).sort().values
