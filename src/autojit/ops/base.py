@@ -17,6 +17,8 @@ from itertools import pairwise
 from types import FunctionType
 from typing import Any, ClassVar
 
+import numpy as np
+
 from autojit.core.dtypes import DType
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError, int_expected
 from autojit.core.sizes import fit, is_symbolic, seems_equal, surely_equal
@@ -49,9 +51,10 @@ def as_axis(axis: Any, op: str) -> int:
 
 def normalize_axes(axes: Axes, ndim: int, op: str = "op") -> tuple[int, ...]:
     """Sorted, unique, non-negative axes; ``None`` and ``()`` mean all of them."""
-    if axes is None or (not isinstance(axes, int) and len(axes) == 0):
+    is_one = isinstance(axes, int | np.integer)
+    if axes is None or (not is_one and len(axes) == 0):
         return tuple(range(ndim))
-    given = (axes,) if isinstance(axes, int) else tuple(axes)
+    given = (axes,) if is_one else tuple(axes)
     found = tuple(sorted(normalize_axis(a, ndim, op) for a in given))
     if len(set(found)) != len(found):
         twice = next(a for a, b in pairwise(found) if a == b)
