@@ -135,7 +135,7 @@ def raise_for_kinds(
         return None if new is None else (again(*new[0], **new[1]),)
     parameters = inspect.signature(function).parameters
     for place, (name, value) in enumerate(given.items(), 1):
-        kind = parameters[name].annotation
+        kind = "Tensor" if name == "self" else parameters[name].annotation  # of a form in place, for one
         if parameters[name].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             if isinstance(error, AttributeError) and any(item is None for item in value):
                 raise ArgumentKindError(f"{function.__name__}(): an operand in '{name}' is None") from error
