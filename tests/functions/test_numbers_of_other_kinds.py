@@ -62,3 +62,20 @@ def test_parameters(name: str) -> None:
 def test_functions_in_place_say_what_they_take(name: str) -> None:
     with pytest.raises(TypeError, match="must be Tensor, not str"):
         getattr(aj, name)("x")
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "said"),
+    [
+        (lambda: aj.addcmul(1, 2, 3), TypeError, "must be Tensor, not int"),  # type: ignore[arg-type]
+        (lambda: aj.addcdiv(1.0, 2, 3), TypeError, "must be Tensor, not float"),  # type: ignore[arg-type]
+        (lambda: aj.tensordot(aj.ones(2), aj.tensor(1.0), 1), RuntimeError, "expects dims < ndim_a or ndim_b"),
+        (lambda: aj.cholesky_inverse(aj.tensor(1.0)), RuntimeError, "must have at least 2 dimensions"),
+        (lambda: aj.trapezoid(aj.tensor(1.0)), IndexError, "but tensor has no dimensions"),
+    ],
+)
+def test_what_has_no_axes_is_refused_where_axes_are_needed(
+    call: Callable[[], Any], kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        call()

@@ -51,10 +51,10 @@ def as_axis(axis: Any, op: str) -> int:
 
 def normalize_axes(axes: Axes, ndim: int, op: str = "op") -> tuple[int, ...]:
     """Sorted, unique, non-negative axes; ``None`` and ``()`` mean all of them."""
-    is_one = isinstance(axes, int | np.integer)
-    if axes is None or (not is_one and len(axes) == 0):
+    axes = int(axes) if isinstance(axes, np.integer) else axes
+    if axes is None or (not isinstance(axes, int) and len(axes) == 0):
         return tuple(range(ndim))
-    given = (axes,) if is_one else tuple(axes)
+    given = (axes,) if isinstance(axes, int) else tuple(axes)
     found = tuple(sorted(normalize_axis(a, ndim, op) for a in given))
     if len(set(found)) != len(found):
         twice = next(a for a, b in pairwise(found) if a == b)
