@@ -152,7 +152,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 @declared(in_place="values", out=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """``input`` with the slices of ``source`` added at positions along ``dim``."""
-    addends = source if is_one(alpha) else scaled(source, alpha)
+    addends = source if is_one(alpha) else cast(scaled(source, alpha), type_of(source).dtype)
     if type_of(addends).ndim == 0 and type_of(index).ndim == 1:
         addends = addends.reshape(1)
     if type_of(input).ndim == 0:

@@ -18,7 +18,7 @@ from autojit.core.errors import DTypeError, UsageError
 from autojit.core.sizes import as_extent
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import apply
-from autojit.dispatch.promotion import as_operand
+from autojit.dispatch.promotion import as_operand, cast
 from autojit.dispatch.view_memo import remembered
 from autojit.dispatch.view_nodes import one_node, restrided_node, several_views
 from autojit.functions.comparison import where
@@ -402,7 +402,7 @@ def _scattered(input: Tensor, src: Tensor, show: Callable[[Tensor], Tensor]) -> 
             "expected src to have a size equal to the slice of self. src size = "
             f"{list(type_of(src).shape)}, slice size = {list(type_of(seen).shape)}"
         )
-    return apply(ViewUpdate(view_of.chain[skip:]), input, src)
+    return apply(ViewUpdate(view_of.chain[skip:]), input, cast(src, type_of(input).dtype))
 
 
 def _shown_without_layers(input: Tensor, show: Callable[[Tensor], Tensor]) -> Tensor:

@@ -17,8 +17,6 @@ from itertools import pairwise
 from types import FunctionType
 from typing import Any, ClassVar
 
-import numpy as np
-
 from autojit.core.dtypes import DType
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError, int_expected
 from autojit.core.sizes import fit, is_symbolic, seems_equal, surely_equal
@@ -51,7 +49,6 @@ def as_axis(axis: Any, op: str) -> int:
 
 def normalize_axes(axes: Axes, ndim: int, op: str = "op") -> tuple[int, ...]:
     """Sorted, unique, non-negative axes; ``None`` and ``()`` mean all of them."""
-    axes = int(axes) if isinstance(axes, np.integer) else axes
     if axes is None or (not isinstance(axes, int) and len(axes) == 0):
         return tuple(range(ndim))
     given = (axes,) if isinstance(axes, int) else tuple(axes)
