@@ -93,7 +93,7 @@ def test_sinc_of_complex_numbers_is_that_of_reals_on_the_real_line() -> None:
 
 @pytest.mark.parametrize("dtype", [aj.float32, aj.int64, aj.bool, aj.float16])
 @pytest.mark.parametrize("other", [aj.float64, aj.int32, aj.bool])
-def test_what_is_written_to_a_view_is_converted(dtype: aj.DType, other: aj.DType) -> None:
+def test_what_is_written_to_a_view_is_converted(dtype: aj.dtype, other: aj.dtype) -> None:
     """As ``x[view] = src`` converts it: ``select_scatter`` and its like, and multiples that ``index_add`` adds."""
     x, src = aj.arange(4).reshape(2, 2).to(dtype), aj.tensor([3, 0]).to(other)
     written = x.clone()
