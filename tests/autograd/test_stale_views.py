@@ -35,6 +35,7 @@ USES: dict[str, Callable[[aj.Tensor], Any]] = {
 UNRECORDED: dict[str, Callable[[aj.Tensor], Any]] = {
     "detach": lambda v: v.detach(),
     "bytes": lambda v: v.view(aj.int32),
+    "requires_grad": lambda v: v.requires_grad,
 }
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.dispatch.declared import DECLARED
+from autojit.functions.method_forms import with_numpy_names
 
 X = aj.arange(6.0).reshape(2, 3)
 
@@ -99,3 +102,34 @@ def test_factories_take_layout_and_pin_memory() -> None:
     ):
         assert made.tolist() == [0.0, 0.0]
     assert aj.zeros(2, 2, layout=aj.sparse_coo).is_sparse
+
+
+def _named_arguments(name: str, signature: inspect.Signature) -> dict[str, object]:
+    """A function with these parameters that tells what it was given."""
+    made: dict[str, object] = {}
+    bare = [p.replace(annotation=inspect.Parameter.empty, default=p.default if p.default is p.empty else None)
+            for p in signature.parameters.values()]  # fmt: skip
+    text = str(inspect.Signature(bare))
+    exec(f"def {name}{text}:\n    return locals()", made)
+    return made
+
+
+@pytest.mark.parametrize("given", [("dim",), ("keepdim",), ("dim", "keepdim")])
+def test_what_is_given_by_name_reaches_parameters_that_need_their_names(given: tuple[str, ...]) -> None:
+    """``dim`` and ``keepdim`` are handed on by position where that is faster, and only where that may be."""
+    checked = 0
+    for declaration in DECLARED.values():
+        signature = inspect.signature(declaration.function)
+        if not set(given) <= set(signature.parameters):
+            continue
+        function: Any = _named_arguments(declaration.name, signature)[declaration.name]
+        needed = [p.name for p in signature.parameters.values() if p.default is p.empty and p.name not in given]
+        positional = [p for p in needed if signature.parameters[p].kind is not inspect.Parameter.KEYWORD_ONLY]
+        options = dict.fromkeys(given, 1)
+        try:
+            expected = function(*positional, **options)
+        except TypeError:  # what is needed stands behind
+            continue
+        assert with_numpy_names(function)(*positional, **options) == expected, declaration.name
+        checked += 1
+    assert checked > 10

@@ -89,3 +89,20 @@ def test_sinc_of_complex_numbers_is_that_of_reals_on_the_real_line() -> None:
     x = aj.tensor([0.0, 0.3, -1.7], dtype=aj.float64)
     aj.testing.assert_close(aj.sinc(x + 0j).real, aj.sinc(x))
     assert aj.autograd.gradcheck(aj.sinc, (x[1:] + 0.2j).requires_grad_())
+
+
+@pytest.mark.parametrize("dtype", [aj.float32, aj.int64, aj.bool, aj.float16])
+@pytest.mark.parametrize("other", [aj.float64, aj.int32, aj.bool])
+def test_what_is_written_to_a_view_is_converted(dtype: aj.dtype, other: aj.dtype) -> None:
+    """As ``x[view] = src`` converts it: ``select_scatter`` and its like, and multiples that ``index_add`` adds."""
+    x, src = aj.arange(4).reshape(2, 2).to(dtype), aj.tensor([3, 0]).to(other)
+    written = x.clone()
+    written[0] = src
+    assert x.select_scatter(src, 0, 0).equal(written) and x.slice_scatter(src[None], 0, 0, 1).equal(written)
+    written = x.clone()
+    written.diagonal().copy_(src)
+    found = aj.jit(lambda x, src: x.diagonal_scatter(src))(x, src)
+    assert found.equal(written) and x.diagonal_scatter(src).equal(written)
+    row = aj.tensor([[1, 0]]).to(dtype)
+    added = x.index_add(0, aj.tensor([1]), row, alpha=True if dtype is aj.bool else 2)
+    assert added.dtype is dtype and aj.tensor([True]).index_add(0, aj.tensor([0]), aj.tensor([True]), alpha=2).item()

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from autojit.codegen.rewriting import Rewriting
 from autojit.core.config import config
+from autojit.core.sizes import surely_less
 from autojit.ir.index import Index, LoopVariable
 from autojit.schedule.expressions import Expr, Load
 from autojit.schedule.loops import Form, LoopProgram
 
 
 def from_first_elements(
-    program: LoopProgram, *, step_bytes: int = 1, whole: frozenset[int] = frozenset()
+    program: LoopProgram, *, step_bytes: int = 1, whole: frozenset[int] = frozenset(), reads_pieces: bool = False
 ) -> tuple[LoopProgram, tuple[int, ...]]:
     """The program on buffers that begin at the first element that is read, and how many elements are before it in each.
 
@@ -25,14 +26,17 @@ def from_first_elements(
         step_bytes: buffers begin at multiples of so many bytes, where wider accesses than an element depend on that.
         whole: the loads whose buffers begin where they do, besides those that are overwritten in place, which begin
             where the result does.
+        reads_pieces: what a guard hides is read all the same, at the nearest place in the buffer: a buffer of which a
+            place may be behind the end begins where it does, so that the kernel knows the end.
     """
     if config.check:
         return program, (0,) * len(program.loads)
     known = program.form.rewritten
     kept = whole.union(program.in_place.values())
-    found = known.get((kept, step_bytes))
+    found = known.get((kept, step_bytes, reads_pieces))
     if found is None:
-        found = known[kept, step_bytes] = _worked_out(program, kept, step_bytes)
+        hidden = _reaching_beyond(program) if reads_pieces else frozenset()
+        found = known[kept, step_bytes, reads_pieces] = _worked_out(program, kept | hidden, step_bytes)
     rewriting, firsts = found
     return (program if rewriting is None else rewriting.program(program)), firsts
 
@@ -54,6 +58,13 @@ def _least(index: Index) -> int:
                 return 0
             found += stride * (term.extent - 1)
     return found if type(found) is int else 0
+
+
+def _reaching_beyond(program: LoopProgram) -> frozenset[int]:
+    """The buffers of which a place that is computed may be behind the last element."""
+    reads = [(expr.buffer, expr.positions[0].bounds()[1]) for expr in program.exprs if isinstance(expr, Load)]
+    sizes = [value.type.size for value in program.loads]
+    return frozenset([k for k, last in reads if k < len(sizes) and not surely_less(last, sizes[k])])
 
 
 def _worked_out(

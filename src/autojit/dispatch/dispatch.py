@@ -27,6 +27,7 @@ from autojit.ir.op import Op
 from autojit.ops.loop_orders import as_loop
 from autojit.ops.shape import BroadcastTo, Reshape
 from autojit.ops.sources import Full
+from autojit.ops.transfers import ToDevice
 from autojit.tensor.memory_orders import reshaped_in_place
 from autojit.tensor.state import quietly, state
 from autojit.tensor.storage import INFERENCE, INFERENCE_VIEW, NO_GRAD, ElsewhereArray, View
@@ -426,7 +427,7 @@ def number(value: Any, dtype: DType, place: Device = CPU) -> Tensor:
         else:
             made = wrap_value(state.trace.apply(Full(in_range(_plain(value), dtype), dtype, (), place), ())[0])
         made.__dict__["is_number"] = True
-        return made
+        return made if place in (CPU, made.spec.device) else apply(ToDevice(place), made)
     if place != CPU:
         return literal_of(value, TensorType((), dtype, place))
     key = (value, dtype) if value else (repr(value), dtype)  # 0.0 == -0.0, but they are different constants

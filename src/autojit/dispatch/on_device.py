@@ -19,6 +19,7 @@ from autojit.core.errors import AutojitError
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.dispatch.dispatch import apply, completed
+from autojit.dispatch.promotion import as_operand
 from autojit.dispatch.refused_operands import refusal, refused_outside, types_of
 from autojit.ir.op import Op, bind
 from autojit.ir.result_types import common_device
@@ -151,6 +152,17 @@ def placed(fresh: Tensor, place: Device) -> Tensor:
     if fresh._array is None or state.trace is not None:
         return bind(ToDevice(with_index(place)), fresh)
     return wrap(space_at(with_index(place)).copied_in(fresh._array))
+
+
+def beside(value: Any, x: Tensor) -> Tensor:
+    """The operand of a number, be it one that a step computes, where another tensor is; a tensor as it is."""
+    return value if isinstance(value, Tensor) else placed(as_operand(value), type_of(x).device)
+
+
+def in_one_place(parts: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors on the device of the first that is not on the CPU."""
+    place = next((found for found in (type_of(part).device for part in parts) if found != CPU), CPU)
+    return [moved(part, place) for part in parts]
 
 
 State.apply_elsewhere = staticmethod(apply_elsewhere)

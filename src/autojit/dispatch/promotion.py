@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.dtypes import DType, default_dtype, dtype_of_number, promote_with_number, result_type
+from autojit.core.errors import ArgumentKindError
 from autojit.dispatch.declared import DECLARED, Numbers
 from autojit.dispatch.dispatch import apply, number, wrapped_number
 from autojit.ir.op import Op
@@ -102,7 +103,12 @@ def _wraps_around(name: str) -> bool:
 def all_together(values: list[Any], what: str) -> list[Tensor]:
     """Any number of operands in their promoted dtype."""
     values = [v if isinstance(v, NUMBERS) else as_operand(v, what) for v in values]
-    dtype = result_type([(type_of(t).dtype, type_of(t).ndim) for t in values if isinstance(t, Tensor)])
+    tensors = [t for t in values if isinstance(t, Tensor)]
+    if not tensors:
+        raise ArgumentKindError(
+            f"{what}(): argument 'input' (position 1) must be Tensor, not {type(values[0]).__name__}"
+        )
+    dtype = result_type([(type_of(t).dtype, type_of(t).ndim) for t in tensors])
     for v in values:
         if isinstance(v, NUMBERS):
             dtype = promote_with_number(dtype, v)

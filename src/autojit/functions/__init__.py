@@ -13,9 +13,8 @@ import autojit.dispatch.fast_paths
 from autojit.core.top_level import TOP_LEVEL
 from autojit.dispatch.declared import declaration_of
 from autojit.functions import index
-from autojit.functions.argument_errors import with_argument_errors
 from autojit.functions.factories import tensor as _factory
-from autojit.functions.methods import as_public, attach, public_forms
+from autojit.functions.methods import attach, public_forms
 from autojit.tensor.tensor import Tensor
 
 
@@ -31,9 +30,7 @@ def public_value(module: ModuleType, name: str) -> Any:
     """What the package has under a name that a module of ``PLACES`` has."""
     if name in TOP_LEVEL or name not in PLACES:
         return getattr(module, name)
-    d = declaration_of(name)
-    found = public_forms(d)[name]
-    return found if name in d.names else as_public(with_argument_errors(found), name)
+    return public_forms(declaration_of(name))[name]
 
 
 FUNCTIONS = attach()

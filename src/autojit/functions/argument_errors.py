@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from autojit.core.dtypes import DType, dtype_of
 from autojit.core.errors import ArgumentKindError, CompileError, TraceError, out_of_memory
 from autojit.core.source import here, relay
@@ -21,7 +23,7 @@ from autojit.core.tracebacks import trim
 from autojit.dispatch.old_overloads import in_new_form
 from autojit.functions.overridable import overridden
 from autojit.functions.refused_dtypes import refuse_kinds, refused_kinds
-from autojit.tensor.tensor import Tensor
+from autojit.tensor.tensor import Tensor, type_of
 
 Test = Callable[[Any], bool]
 
@@ -115,16 +117,17 @@ def raise_for_kinds(
     """Raise for the first argument of a failed call that is not of its parameter's kind; return if there is none.
 
     If the call failed over an operand whose class overrides it, what that makes of it is returned, in a tuple; so is
-    the result with dtypes where types of Python's numbers were given for them (``dtype=float``), and that of a call in
-    a form that torch has replaced (``add(x, 2, y)``). ``again`` makes such a call, by default the function.
+    the result with dtypes where types of Python's numbers were given for them (``dtype=float``), with Python's numbers
+    where NumPy's were or tensors without axes (``x.sum(np.int64(0))``), and that of a call in a form that torch has
+    replaced (``add(x, 2, y)``). ``again`` makes such a call, by default the function.
     """
     again = again or function
     if isinstance(error, TraceError | CompileError):
         return None
     if (redone := overridden(function, arguments, options)) is not None:
         return redone
-    if (with_dtypes := _with_dtypes(function, arguments, options)) is not None:
-        return (again(*with_dtypes[0], **with_dtypes[1]),)
+    if (in_our_kinds := _in_our_kinds(function, arguments, options)) is not None:
+        return (again(*in_our_kinds[0], **in_our_kinds[1]),)
     try:
         given = inspect.signature(function).bind(*arguments, **options).arguments
     except TypeError:  # the failure is that the arguments do not match the parameters
@@ -132,7 +135,7 @@ def raise_for_kinds(
         return None if new is None else (again(*new[0], **new[1]),)
     parameters = inspect.signature(function).parameters
     for place, (name, value) in enumerate(given.items(), 1):
-        kind = parameters[name].annotation
+        kind = "Tensor" if name == "self" else parameters[name].annotation  # of a form in place, for one
         if parameters[name].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             if isinstance(error, AttributeError) and any(item is None for item in value):
                 raise ArgumentKindError(f"{function.__name__}(): an operand in '{name}' is None") from error
@@ -148,21 +151,35 @@ def raise_for_kinds(
     return None
 
 
-def _with_dtypes(
+def _in_our_kinds(
     function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]] | None:
-    """The arguments with dtypes where types of Python's numbers were given for them; None: there were none."""
-    parameters = list(inspect.signature(function).parameters.values())
-    asked = {p.name for p in parameters if isinstance(p.annotation, str) and "DType" in p.annotation} | {"dtype"}
+    """The arguments with dtypes where types of Python's numbers were given for them, and with Python's numbers where
+    NumPy's were, or tensors without axes for parameters that are numbers; None: there were none.
+    """
+    parameters = inspect.signature(function).parameters
     by_place = [*arguments]
-    for place, parameter in enumerate(parameters[: len(by_place)]):
+    for place, parameter in enumerate([*parameters.values()][: len(by_place)]):
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             break
-        if parameter.name in asked:
-            by_place[place] = dtype_of(by_place[place])
-    by_name = {name: dtype_of(value) if name in asked else value for name, value in options.items()}
+        by_place[place] = _in_our_kind(by_place[place], parameter.name, parameter.annotation)
+    by_name = {
+        name: _in_our_kind(value, name, parameters[name].annotation if name in parameters else "")
+        for name, value in options.items()
+    }
     is_changed = any(a is not b for a, b in zip(by_place, arguments, strict=True))
     return (by_place, by_name) if is_changed or any(by_name[n] is not options[n] for n in by_name) else None
+
+
+def _in_our_kind(value: Any, name: str, kind: object) -> Any:
+    """An argument as the parameter ``name``, annotated with ``kind``, takes it."""
+    kind = kind if isinstance(kind, str) else ""
+    if name == "dtype" or "DType" in kind:
+        return dtype_of(value)
+    is_number = isinstance(value, np.generic)
+    if isinstance(value, Tensor) and not type_of(value).ndim and kind:
+        is_number = not any(other in kind for other in ("Tensor", "Operand", "Any", "object"))
+    return value.item() if is_number else value
 
 
 def _described(kind: str) -> str:

@@ -16,7 +16,7 @@ from autojit.core.types import TensorType
 from autojit.core.wrapping import named
 from autojit.dispatch.declared import Out, declared
 from autojit.dispatch.dispatch import in_range, literal_of, mark_inference, number
-from autojit.dispatch.on_device import moved, placed, where_to
+from autojit.dispatch.on_device import in_one_place, moved, placed, where_to
 from autojit.dispatch.promotion import Number, Operand, as_operand, cast
 from autojit.functions.comparison import eq, where
 from autojit.functions.elementwise import clone, floor_divide
@@ -97,7 +97,7 @@ def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
         parts = [_from_data(d, dtype, copy=False) for d in data]
         if all(is_number(d) for d in data):
             parts = [part.reshape(()) for part in parts]
-        return stack(parts).detach()
+        return stack(in_one_place(parts)).detach()
     found = array_from(data, dtype, copy)
     return constant(found) if copy or not may_share(found, data) else on_memory_of(found)
 

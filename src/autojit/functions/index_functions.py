@@ -14,7 +14,7 @@ from autojit.core.errors import DTypeError, IndexingError, ShapeError, UsageErro
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import EXACT_OUT, Out, declared
 from autojit.dispatch.dispatch import number
-from autojit.dispatch.on_device import placed
+from autojit.dispatch.on_device import beside, placed
 from autojit.dispatch.promotion import NUMBERS, Number, Operand, as_operand, cast, together
 from autojit.dispatch.requirements import is_known, require
 from autojit.functions.comparison import clamp, lt, where
@@ -152,7 +152,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 @declared(in_place="values", out=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """``input`` with the slices of ``source`` added at positions along ``dim``."""
-    addends = source if is_one(alpha) else scaled(source, alpha)
+    addends = source if is_one(alpha) else cast(scaled(source, alpha), type_of(source).dtype)
     if type_of(addends).ndim == 0 and type_of(index).ndim == 1:
         addends = addends.reshape(1)
     if type_of(input).ndim == 0:
@@ -279,7 +279,7 @@ def searchsorted(
         if type_of(sorter).shape != type_of(sorted_sequence).shape:
             raise UsageError("torch.searchsorted(): boundary and sorter must have the same size")
         sorted_sequence = gather(sorted_sequence, -1, sorter)
-    a, b = together(sorted_sequence, as_operand(input), "searchsorted")
+    a, b = together(sorted_sequence, beside(input, sorted_sequence), "searchsorted")
     if type_of(a).ndim != 1 and type_of(b).ndim == 0:
         raise ShapeError(
             "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got "
@@ -311,7 +311,8 @@ def bucketize(input: Operand, boundaries: Tensor, *, out_int32: bool = False, ri
 @refuses("bool complex")
 def isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is among the test elements."""
-    x, pool = as_operand(elements), as_operand(test_elements)
+    near = elements if isinstance(elements, Tensor) else test_elements
+    x, pool = (beside(each, as_operand(near)) for each in (elements, test_elements))
     if type_of(pool).size > _FEW_TESTS:
         a, b = together(x, pool, "isin")
         line = b.reshape(-1).sort().values

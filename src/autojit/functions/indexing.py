@@ -219,13 +219,15 @@ def _view(x: Tensor, s: Subscript) -> Tensor:
 
 def _front(x: Tensor, s: Subscript) -> tuple[list[int], list[Tensor], int]:
     """(order that brings the indexed axes to the front, their index tensors, where the result's index axes go)."""
-    given = {axis: i for axis, i in enumerate(s.indices) if i is not None}
-    places = list(given)
+    places = [axis for axis, i in enumerate(s.indices) if i is not None]
     rest = [axis for axis in range(type_of(x).ndim) if axis not in places]
-    adjacent = places == list(range(places[0], places[0] + len(places)))
+    picked = [axis for axis, i in enumerate(s.indices) if i is not None and not type_of(i).ndim]  # as by a number:
+    kept = [axis for axis in range(type_of(x).ndim) if axis not in picked]  # the axis is gone before the others count
+    spread = [k for k, axis in enumerate(kept) if axis in places]
+    adjacent = bool(spread) and spread == list(range(spread[0], spread[0] + len(spread)))
     device = type_of(x).device
     indices = [i if type_of(i).device == device else moved(i, device) for i in s.indices if i is not None]
-    return [*places, *rest], indices, places[0] if adjacent else 0
+    return [*places, *rest], indices, spread[0] if adjacent else 0
 
 
 def _check_indices(indices: Sequence[Tensor]) -> None:

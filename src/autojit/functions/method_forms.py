@@ -65,13 +65,17 @@ def method_of(function: Callable[..., Any]) -> Callable[..., Any]:
     return copy
 
 
-def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of a function's parameters, or of the function that is behind it; none for what is not Python's."""
+def parameter_names(function: Callable[..., Any], *, by_position: bool = False) -> tuple[str, ...]:
+    """The names of a function's parameters, or of the function that is behind it; none for what is not Python's.
+
+    ``by_position``: only of those that need no keyword.
+    """
     inner: Any = function
     while hasattr(inner, "__wrapped__"):
         inner = inner.__wrapped__
     code = getattr(inner, "__code__", None)
-    return () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    named = 0 if code is None or by_position else code.co_kwonlyargcount
+    return () if code is None else code.co_varnames[: code.co_argcount + named]
 
 
 def has_axis(function: Callable[..., Any]) -> bool:
@@ -87,8 +91,8 @@ def with_numpy_names(function: F) -> F:
         >>> aj.ones(2, 3).sum(axis=0, keepdims=True)
         tensor([[2., 2., 2.]])
     """
-    names = parameter_names(function)
-    taken, is_second, is_third = frozenset(names), names[1:2] == ("dim",), names[2:3] == ("keepdim",)
+    taken, names = frozenset(parameter_names(function)), parameter_names(function, by_position=True)
+    is_second, is_third = names[1:2] == ("dim",), names[2:3] == ("keepdim",)
 
     def numpy_named(*arguments: object, dim: object = _ABSENT, keepdim: object = _ABSENT, **options: object) -> Any:
         try:

@@ -172,7 +172,8 @@ def public_function(d: Declaration) -> Callable[..., Any]:
 def public_forms(d: Declaration, methods: dict[str, Callable[..., Any]] | None = None) -> dict[str, Callable[..., Any]]:
     """What the package has of a function, by name: the function and the in-place forms, which its methods are, too."""
     methods = methods_of(d) if methods is None else methods
-    forms = dict.fromkeys(d.names, public_function(d)) | {n: f for n, f in methods.items() if n not in d.names}
+    in_place_forms = {n: with_argument_errors(f) for n, f in methods.items() if n not in d.names}
+    forms = dict.fromkeys(d.names, public_function(d)) | in_place_forms
     for name, form in forms.items():
         as_public(form, name)
     return forms

@@ -124,5 +124,7 @@ def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> 
     """Contraction over pairs of axes."""
     if isinstance(dims, int) and dims < 0:
         raise UsageError(f"tensordot expects dims >= 0, but got dims={dims}", {"a": a, "b": b})
+    if isinstance(dims, int) and dims > min(type_of(a).ndim, type_of(b).ndim):
+        raise UsageError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}", {"a": a, "b": b})
     pairs = dims if isinstance(dims, int) else (list(dims[0]), list(dims[1]))
     return ops.tensordot(a, b, pairs)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32
-from autojit.core.errors import UsageError
+from autojit.core.errors import ShapeError, UsageError
 from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.kernels import in_one_pass
@@ -165,6 +165,8 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
 @refuses("bool int")
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse from a Cholesky factor."""
+    if type_of(input).ndim < 2:
+        raise ShapeError("cholesky_inverse: The input tensor A must have at least 2 dimensions.", {"input": input})
     return ops.cholesky_inverse(input, upper)
 
 

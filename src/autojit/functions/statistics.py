@@ -11,7 +11,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType, bool_, int64
-from autojit.core.errors import ShapeError, UsageError, tensors_expected
+from autojit.core.errors import AxisError, ShapeError, UsageError, tensors_expected
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import EXACT_OUT, Out, declared
 from autojit.dispatch.dispatch import number
@@ -342,6 +342,8 @@ def neighbours(
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The integral along an axis by the trapezoidal rule, at points ``x`` or ``dx`` apart."""
     axis = normalize_axis(dim, type_of(y).ndim, "trapezoid")
+    if not type_of(y).ndim:
+        raise AxisError(f"Dimension specified as {dim} but tensor has no dimensions", {"y": y})
     if any(t is not None and type_of(t).dtype is bool_ for t in (x, y)):
         raise UsageError("trapezoid: received a bool input for `x` or `y`, but bool is not supported", {"y": y})
     if x is not None:

@@ -14,11 +14,11 @@ import numpy as np
 from autojit import ops
 from autojit.core.device_array import share_memory
 from autojit.core.dtypes import DType, dtype_of, float16, float32, float64
-from autojit.core.errors import DTypeError, TraceError, UsageError
+from autojit.core.errors import DTypeError, UsageError
 from autojit.core.sizes import as_extent
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import apply
-from autojit.dispatch.promotion import as_operand
+from autojit.dispatch.promotion import as_operand, cast
 from autojit.dispatch.view_memo import remembered
 from autojit.dispatch.view_nodes import one_node, restrided_node, several_views
 from autojit.functions.comparison import where
@@ -204,16 +204,13 @@ def _restriding(base: Tensor, size: tuple[int, ...], stride: tuple[int, ...], of
         int(extent)  # the strides of other sizes are others: it cannot stay open
     layout = layout_of(base)
     order = sorted(range(layout.ndim), key=lambda axis: (-layout.strides[axis], axis))
-    if not layout.transpose(order).flags.c_contiguous:
-        facts: dict[str, object] = {"strides": [step // layout.itemsize for step in layout.strides]}
-        if state.trace is None:
-            raise UsageError("as_strided: the tensor's own elements do not fill its memory", facts, "clone() it first")
-        raise TraceError(
-            "as_strided: a compiled step is given a tensor's elements, not what is between them in memory",
-            facts,
-            "clone() it first",
-        )
+    fills = layout.transpose(order).flags.c_contiguous
     restride = ops.AsStrided(size, stride, offset - base.storage_offset(), layout.size)
+    if state.trace is not None and not (fills and restride.is_within):
+        state.trace.asked_memory(base, "memory around the elements", always=not fills)
+    if not fills:
+        facts: dict[str, object] = {"strides": [step // layout.itemsize for step in layout.strides]}
+        raise UsageError("as_strided: the tensor's own elements do not fill its memory", facts, "clone() it first")
     restride.result_type(type_of(base).with_shape((layout.size,)))  # before memory outside is touched
     return (restride,) if order == list(range(layout.ndim)) else (ops.Permute(tuple(order)), restride)
 
@@ -405,7 +402,7 @@ def _scattered(input: Tensor, src: Tensor, show: Callable[[Tensor], Tensor]) -> 
             "expected src to have a size equal to the slice of self. src size = "
             f"{list(type_of(src).shape)}, slice size = {list(type_of(seen).shape)}"
         )
-    return apply(ViewUpdate(view_of.chain[skip:]), input, src)
+    return apply(ViewUpdate(view_of.chain[skip:]), input, cast(src, type_of(input).dtype))
 
 
 def _shown_without_layers(input: Tensor, show: Callable[[Tensor], Tensor]) -> Tensor:

@@ -38,10 +38,10 @@ def wants_grad(t: Tensor) -> bool:
 
 def shows_grad(t: Tensor) -> bool:
     """What ``t.requires_grad`` says: also True for a view that was not recorded but whose base requires gradients."""
-    if wants_grad(t):
-        return True
     base = t._view.base if t._view is not None else None
-    return base is not None and base._requires_grad and type_of(t).dtype.is_differentiable
+    if base is not None and base._requires_grad and type_of(t).dtype.is_differentiable:
+        return True  # before its history is brought up to date: the question is allowed where the history is not
+    return wants_grad(t)
 
 
 def wants_any(operands: Sequence[Tensor]) -> bool:
@@ -52,7 +52,7 @@ def wants_any(operands: Sequence[Tensor]) -> bool:
         if view is None:
             found = t._requires_grad or found
             continue
-        found = shows_grad(t) or found
+        found = wants_grad(t) or shows_grad(t) or found
         if view.creation:
             require_unchanged(t)
     return found

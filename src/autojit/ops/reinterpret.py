@@ -41,11 +41,20 @@ class AsStrided(View):
     offset: int
     span: int
 
+    @property
+    def _last(self) -> int:
+        return self.offset + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def is_within(self) -> bool:
+        """Whether all positions show elements of the operand."""
+        return not prod(self.shape) or 0 <= self.offset <= self._last < self.span
+
     def result_type(self, x: TensorType) -> TensorType:
         if x.size != self.span:
             raise ShapeError("as_strided: the operand has another number of elements", {"x": x, "span": self.span})
-        last = self.offset + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
-        if prod(self.shape) and (last >= x.size or self.offset < 0):
+        if not self.is_within:
+            last = self._last
             raise ShapeError(
                 f"setStorage: sizes {list(self.shape)}, strides {list(self.strides)}, storage offset {self.offset}, "
                 f"and itemsize {x.dtype.size_bytes} requiring a storage size of {(last + 1) * x.dtype.size_bytes} are "

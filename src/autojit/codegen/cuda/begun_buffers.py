@@ -25,7 +25,7 @@ def begun(value: Value, first: int) -> Value | Offset:
 
 def loops_from_first_elements(program: LoopProgram) -> tuple[LoopProgram, tuple[int, ...]]:
     """A program on buffers that begin where they are read, and the first element of each."""
-    return from_first_elements(program, step_bytes=VECTOR_BYTES)
+    return from_first_elements(program, step_bytes=VECTOR_BYTES, reads_pieces=True)
 
 
 def product_from_first_elements(kernel: MatmulKernel) -> tuple[MatmulKernel, tuple[int, ...]]:

@@ -62,6 +62,8 @@ def print_scatter(node: Node, target: CudaTarget) -> GridText:
         return scatter_sorted.print_sorted_scatter(walk, row_place)
     shares, width = 1, vector_width(walk)
     columns = size_max(1, walk.inner_count)
+    while columns % width != 0:  # of one row, which is a line, what is left behind the vectors is nobody's here
+        width //= 2
     if row_place is not None:
         most = min(typical(walk.row_count), BUSY_THREADS * target.processors // typical(columns // width))
         while 2 * shares <= most:

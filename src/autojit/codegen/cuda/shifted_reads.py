@@ -21,6 +21,7 @@ from autojit.codegen.expressions import Memo
 from autojit.codegen.piecewise import varies
 from autojit.codegen.scalar import Scalar, memory_type
 from autojit.core.dtypes import DType
+from autojit.core.sizes import surely_less
 from autojit.ir.index import Index
 from autojit.schedule.expressions import Expr, Guarded, Load
 
@@ -112,8 +113,13 @@ class ShiftedReads(GridExpressions):
         return found[:width]
 
     def _last(self, load: Load) -> int:
-        """Where the last piece of a buffer begins."""
-        return self.sizes[load.buffer] - self.width
+        """Where the last piece begins that has an element to read, or is in the buffer.
+
+        A buffer that begins behind its first element (`begun_buffers`) is shorter than its size says: then no place is
+        behind the last element, and the greatest one tells where the buffer goes on to at least.
+        """
+        greatest, size = load.positions[0].bounds()[1], self.sizes[load.buffer]
+        return (greatest if surely_less(greatest, size) else size - 1) // self.width * self.width
 
     def _piece(self, buffer: int, dtype: DType, position: str) -> list[str]:
         """The elements of one wide access, as they are in memory; vectors have no pairs, so complex numbers' parts."""
