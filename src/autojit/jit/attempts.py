@@ -123,7 +123,10 @@ def _attempt(owner: JitFunction, call: Call) -> Outcome:
     try:
         found: Outcome = profiled(f"jit {owner.name}", "compiled_step", owner._run, call)
     except WideIntegerError:
-        return Eagerly(WideIntegers())
+        if not call.drawn:
+            return Eagerly(WideIntegers())
+        owner.counts.note(str(WideIntegers()))
+        return DrawnOtherwise(call.drawn)
     return found
 
 

@@ -62,7 +62,7 @@ from autojit.jit.numpy_arrays import OfNumPy
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.other_steps import by_another, finishing, latest
-from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
+from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare, again_with
 from autojit.jit.overlaps import told_apart
 from autojit.jit.payoff import Payoff
 from autojit.jit.pieces import Pieces
@@ -328,7 +328,7 @@ class JitFunction(Answers):
         if id(branch) in root.compiling:
             return eagerly(self)
         is_free = self.fullgraph or self.is_measured
-        if not is_free and self.payoff.waits(root, branch, call.path, call.outcomes):
+        if not is_free and self.payoff.waits(root, branch, call):
             if self.payoff.is_resting:
                 self._installed[:] = [None] * MODES
             why: LineByLine = InVain(self.payoff.in_vain())
@@ -347,11 +347,11 @@ class JitFunction(Answers):
             self.looks_at_arrays |= isinstance(error, OfNumPy | CopiedArguments)
             otherwise = root.give_up(error, self.counts.note)
             if isinstance(error, LineByLine) and self.open_numbers.end_trials(call.tree, None, self.roots):
-                return BeginsAgain()
+                return again_with(call.drawn, BeginsAgain())
             if otherwise is None:
                 raise
             return otherwise
-        if isinstance(capture, BeginsAgain):
+        if not isinstance(capture, Capture):
             root.captures -= 1
             return capture
         require_same_program(capture.trace)
@@ -399,7 +399,7 @@ class JitFunction(Answers):
         trace.stepped = self.stepped
         try:
             set_trace(trace)
-            with recording(trace), with_drawn(observer):
+            with recording(trace), with_drawn(observer, call):
                 with followed(trace, observer, made, call.leaves):
                     result = (rebinding or self.function)(*args, **kwargs)
                 apart = told_apart(made, call.leaves, observer.told_apart)  # first: places may be named by an identity

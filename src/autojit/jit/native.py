@@ -31,7 +31,7 @@ from autojit.jit.pytree import flatten
 from autojit.jit.recorded_results import RecordedResults
 from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import GradResult
-from autojit.jit.versions import count_calls
+from autojit.jit.versions import count_calls, count_unseen
 from autojit.runtime.entry import Entry, make_entry
 from autojit.runtime.entry_spec import (
     MISSING,
@@ -123,6 +123,8 @@ class NativeStep:
         self.attempt: Callable[..., Any] = twin._layered if self.is_layered else self.entry.attempt
         for storage, changes in step.effects.counted():
             count_calls(storage, self, changes)
+        for storage, changes in step.effects.changed_unseen:
+            count_unseen(storage, self, changes)
 
     @property
     def is_present(self) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from autojit.jit.calls import Call
     from autojit.jit.captures import Branch, Captures
     from autojit.jit.decision import Decision
     from autojit.jit.native_calls import NativeCalls
@@ -30,9 +31,10 @@ FREE = 16
 FREE_AT_LEAST = 4
 """So many may, however large they are: the first steps of a training loop make gradients and what optimisers keep."""
 NODES = 128
-"""A capture counts one more for so many nodes: 16 of a tree LSTM's steps took 9.9 s, as long as 1,000 calls of it."""
+"""A capture counts one more for so many nodes and arguments: 16 of a tree LSTM's steps took 9.9 s, as long as 1,000 calls of it."""
 MOST_DOUBLED = 20  # times: what is waited for
 SHARE_SERVED = 4  # of so many calls steps are to serve one, else they are not worth looking for
+SEEN_AT_ONCE = 64  # arguments: of 500 it takes 5 ms to find that there is no step for them, three times a small step
 WAITING_KEPT = 64  # outcomes of one decision that have come once and not been captured
 
 
@@ -54,15 +56,16 @@ class Payoff:
         self._resting -= self._resting > 0
         return self._resting > 0
 
-    def waits(self, root: Captures, branch: Branch, path: Sequence[Decision], outcomes: Sequence[Split]) -> bool:
+    def waits(self, root: Captures, branch: Branch, call: Call) -> bool:
         """Whether a call that no step of a branch serves, which it has reached by a path, is to run line by line."""
+        path, outcomes = call.path, call.outcomes
         if self._waited >= self._to_wait():
             return False
         if not branch and self._comes_again(root, path, outcomes):
             return False
         self._waited += 1
-        if branch or path or root.leads_on:
-            self._miss()  # a kind of arguments that is not known is seen at once
+        if branch or path or root.leads_on or len(call.leaves) > SEEN_AT_ONCE:
+            self._miss()  # else it is seen at once that a kind of arguments is not known
         return True
 
     def _miss(self) -> None:
@@ -85,7 +88,8 @@ class Payoff:
         if in_vain < min(FREE_AT_LEAST, FREE):
             return 0
         steps = [ref() for ref in self._made]
-        each = 1 + sum(step.n_nodes for step in steps if step is not None) // (NODES * in_vain)
+        sizes = [step.n_nodes + len(step.capture.arguments) for step in steps if step is not None]
+        each = 1 + sum(sizes) // (NODES * in_vain)
         free = min(FREE, max(FREE_AT_LEAST, FREE // each))
         return 0 if in_vain < free else each << min(in_vain - free, MOST_DOUBLED)
 

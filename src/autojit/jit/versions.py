@@ -28,13 +28,18 @@ class _Calls(NamedTuple):
         return self.calls() * self.changes
 
 
-_writers: weakref.WeakKeyDictionary[Storage, tuple[int, list[_Calls]]] = weakref.WeakKeyDictionary()
+_Writers = weakref.WeakKeyDictionary[Storage, tuple[int, list[_Calls]]]
+
+_writers: _Writers = weakref.WeakKeyDictionary()
 """Changes by steps that are gone, and the others. Replaced, never changed: other threads may be asking."""
+_unseen: _Writers = weakref.WeakKeyDictionary()
+"""Changes by way of ``x.data``, which no version shows: likewise."""
 _own: Any = Storage.__dict__["version"]
+_own_changes: Any = Storage.__dict__["changes"]
 
 
-def _changes(storage: Storage) -> int:
-    before, present = _writers.get(storage, (0, ()))
+def _counted(storage: Storage, writers: _Writers) -> int:
+    before, present = writers.get(storage, (0, ()))
     return before + sum(calls.total() for calls in present)
 
 
@@ -47,22 +52,43 @@ class WrittenStorage(Storage):
     def version(self) -> int:
         """Changes by Python plus those by native steps."""
         own: int = _own.__get__(self)
-        return own + _changes(self)
+        return own + _counted(self, _writers)
 
     @version.setter
     def version(self, value: int) -> None:
-        _own.__set__(self, value - _changes(self))
+        _own.__set__(self, value - _counted(self, _writers))
+
+    @property
+    def changes(self) -> int:
+        """Those that a version does not count, by Python and by native steps."""
+        own: int = _own_changes.__get__(self)
+        return own + _counted(self, _unseen)
+
+    @changes.setter
+    def changes(self, value: int) -> None:
+        _own_changes.__set__(self, value - _counted(self, _unseen))
+
+
+COUNTING = (Storage, WrittenStorage)  # not those whose changes are another storage's
 
 
 def count_calls(storage: Storage, step: NativeStep, changes: int) -> None:
     """From now on each call of ``step`` counts as this many changes of ``storage``."""
-    storage = storage.counter
+    _count(storage.counter, step, changes, _writers)
+
+
+def count_unseen(storage: Storage, step: NativeStep, changes: int) -> None:
+    """From now on each call of ``step`` counts as this many changes of ``storage`` that its version does not show."""
+    _count(storage, step, changes, _unseen)
+
+
+def _count(storage: Storage, step: NativeStep, changes: int, writers: _Writers) -> None:
     if type(storage) is Storage:
         storage.__class__ = WrittenStorage
-    before, known = _writers.get(storage, (0, ()))
+    before, known = writers.get(storage, (0, ()))
     present = [calls for calls in known if calls.entry() is not None]
     before += sum(calls.total() for calls in known if calls not in present)
-    _writers[storage] = before, [*present, _Calls(weakref.ref(step.entry), step.entry.calls, changes)]
+    writers[storage] = before, [*present, _Calls(weakref.ref(step.entry), step.entry.calls, changes)]
 
 
 def count_from_now(storage: Storage, step: NativeStep, changes: int) -> None:
