@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import autojit as aj
 from autojit.jit import payoff
+from autojit.jit.calls import Call
 from autojit.jit.captures import Captures, nodes_of
 from autojit.jit.decision import Decision
 from autojit.jit.native_calls import NativeCalls
@@ -120,7 +122,7 @@ def test_outcomes_that_come_again_are_captured() -> None:
 
 
 class Step:
-    calls, earlier_calls, n_nodes = 1, 0, 1
+    calls, earlier_calls, n_nodes, capture = 1, 0, 1, SimpleNamespace(arguments=())
 
 
 class LargeStep(Step):
@@ -133,7 +135,7 @@ def test_large_captures_are_waited_for_longer_but_the_first_ones_are_free(monkey
     steps: list[Any] = [LargeStep() for _ in range(6)]
     for step in steps:
         waits.append(0)
-        while paid.waits(Captures(), [], [], []):
+        while paid.waits(Captures(), [], Call((), {})):
             waits[-1] += 1
         paid.captured(step)
     assert waits == [0] * payoff.FREE_AT_LEAST + [5, 10]
@@ -144,15 +146,15 @@ def test_waiting_doubles_and_ends() -> None:
     steps: list[Any] = [Step() for _ in range(FREE + 6)]
     for step in steps[:-1]:
         waits.append(0)
-        while paid.waits(Captures(), [], [], []):
+        while paid.waits(Captures(), [], Call((), {})):
             waits[-1] += 1
         paid.captured(step)
     assert waits == [0] * FREE + [1, 2, 4, 8, 16]
     new = Captures()
-    assert paid.waits(new, [], [], [])
-    assert not paid.waits(new, [], [], [])  # it comes again
-    assert paid.waits(Captures(), [], [], [])
+    assert paid.waits(new, [], Call((), {}))
+    assert not paid.waits(new, [], Call((), {}))  # it comes again
+    assert paid.waits(Captures(), [], Call((), {}))
     for step in steps[:-1:2]:  # every second capture serves
         step.calls = 2
-    assert not paid.waits(Captures(), [], [], [])
+    assert not paid.waits(Captures(), [], Call((), {}))
     assert paid.in_vain() == 0

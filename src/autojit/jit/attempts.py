@@ -42,9 +42,12 @@ if TYPE_CHECKING:
 
 def settled(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Ran | Eagerly:
     """The outcome of a call after all attempts: its result, or why steps cannot do what it does."""
+    begun, made = owner.payoff.begun, owner.counts.captures
     outcome = by_steps(owner, args, kwargs, drawn)
     if isinstance(outcome, Ran):
         return outcome
+    if owner.payoff.begun > begun and owner.counts.captures == made:
+        owner.payoff.gave_up()
     expect_step(owner, outcome)
     run: Callable[..., Any]
     if isinstance(outcome, ToCompare):

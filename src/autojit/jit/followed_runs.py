@@ -10,8 +10,8 @@ from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.calls import Call
 from autojit.jit.line_by_line import GivenUp, LineByLine, Uncompiled
 from autojit.jit.observer import Observer
-from autojit.jit.outside_arrays import ArraysMet
 from autojit.jit.outcomes import BeginsAgain, Turned, again_with
+from autojit.jit.outside_arrays import ArraysMet
 from autojit.jit.outside_gradients import asking_outside
 from autojit.jit.raised_errors import of_values
 from autojit.jit.trace import Trace

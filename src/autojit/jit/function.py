@@ -43,7 +43,7 @@ from autojit.jit.captures import Branch, Captures, JitStats, remove, too_many, w
 from autojit.jit.compile_options import check_mode, expect_one_part
 from autojit.jit.compiled_beside import begin, eagerly, take_over
 from autojit.jit.decision import Decision
-from autojit.jit.eager_mode import eager, set_modes
+from autojit.jit.eager_mode import line_by_line, set_modes
 from autojit.jit.followed_runs import followed, with_drawn
 from autojit.jit.gathering_arguments import Gathering
 from autojit.jit.generality import general_capture
@@ -78,7 +78,7 @@ from autojit.jit.trace import Trace
 from autojit.jit.verify import Comparison, check_option
 from autojit.runtime.gate import UNLESS_REENTERED
 from autojit.runtime.precompile import compile_ahead
-from autojit.tensor.state import guard_epoch, set_trace, state
+from autojit.tensor.state import BY_PYTHON, guard_epoch, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
 MODES = 5  # one more than the greatest ``grad_enabled + 2 * inference``
@@ -207,7 +207,7 @@ class JitFunction(Answers):
 
     def _slow(self, *args: object, **kwargs: object) -> Any:
         now = state.__dict__
-        if config.disable or now["trace"] is not None or now["detour"] == "eager":
+        if config.disable or now["trace"] is not None or now["detour"] in BY_PYTHON:
             return self.function(*args, **kwargs)
         if now["layers"]:
             return now["layers"][-1].around_compiled(self, args, kwargs)
@@ -220,7 +220,7 @@ class JitFunction(Answers):
             note_reason(self, outcome)
             args, kwargs = self._as_given(args, kwargs)
             del outcome  # it keeps alive what the attempt has made
-        with eager() if self.pieces is None else self.pieces.inside():
+        with line_by_line() if self.pieces is None else self.pieces.inside():
             return self.function(*args, **kwargs)
 
     def _run(self, call: Call) -> Outcome:
@@ -336,6 +336,7 @@ class JitFunction(Answers):
         if root.captures >= CAPTURE_LIMIT:
             return Eagerly(warned(self.name, too_many(self.name, root), root, self.counts.reasons))
         root.begin(call.leaves)
+        self.payoff.begun += 1
         changing = changing_values(root)
         if changing is not None:
             return changing

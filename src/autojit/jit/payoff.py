@@ -15,7 +15,7 @@ at: sixteen, then ever more.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,11 +31,17 @@ FREE = 16
 FREE_AT_LEAST = 4
 """So many may, however large they are: the first steps of a training loop make gradients and what optimisers keep."""
 NODES = 128
-"""A capture counts one more for so many nodes and arguments: 16 of a tree LSTM's steps took 9.9 s, as long as 1,000 calls of it."""
+"""A capture counts one more for so many nodes and arguments: 16 of a tree LSTM's steps took 9.9 s, as long as
+1,000 calls of it.
+"""
 MOST_DOUBLED = 20  # times: what is waited for
 SHARE_SERVED = 4  # of so many calls steps are to serve one, else they are not worth looking for
 SEEN_AT_ONCE = 64  # arguments: of 500 it takes 5 ms to find that there is no step for them, three times a small step
 WAITING_KEPT = 64  # outcomes of one decision that have come once and not been captured
+
+
+def _no_step() -> None:
+    """What a capture that was given up refers to."""
 
 
 class Payoff:
@@ -43,8 +49,9 @@ class Payoff:
 
     def __init__(self, natives: NativeCalls) -> None:
         self.natives = natives
+        self.begun = 0  # captures
         self.by_python = 0  # calls that steps have served
-        self._made: list[weakref.ref[CompiledStep]] = []  # by captures that nothing has paid for
+        self._made: list[Callable[[], CompiledStep | None]] = []  # by captures that nothing has paid for
         self._waited = 0  # calls since the last capture
         self._missed = 0  # calls that no step served
         self._served = 0  # calls that steps had served before these
@@ -104,6 +111,11 @@ class Payoff:
     def captured(self, step: CompiledStep) -> None:
         """A capture has been made, and its step is going to run for the first time."""
         self._made.append(weakref.ref(step))
+        self._waited = 0
+
+    def gave_up(self) -> None:
+        """A call has been captured, as often as that took, and no step could serve it."""
+        self._made.append(_no_step)
         self._waited = 0
 
     def _comes_again(self, root: Captures, path: Sequence[Decision], outcomes: Sequence[Split]) -> bool:

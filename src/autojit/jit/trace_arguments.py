@@ -54,7 +54,7 @@ class TraceArguments(TraceGiven):
         return [(t, t.version - version) for t, version in known if isinstance(t, Storage) and t.version != version]
 
     def changed_unseen(self) -> list[tuple[Storage, int]]:
-        """The storages outside that the function has changed as no version shows, by way of ``x.data``, and how often."""
+        """The storages outside that the function has changed as no version shows (``x.data``), and how often."""
         known = [(before.target, *before.slots[:2]) for before in self._before.values()]
         found = [(t, t.changes - changes - t.version + version) for t, version, changes in known if type(t) in COUNTING]
         return [(t, n) for t, n in found if n > 0]

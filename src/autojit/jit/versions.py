@@ -7,7 +7,7 @@ calls of the native steps that write it. A saved tensor that a step changed is t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.tensor.storage import Storage
@@ -28,19 +28,20 @@ class _Calls(NamedTuple):
         return self.calls() * self.changes
 
 
-_Writers = weakref.WeakKeyDictionary[Storage, tuple[int, list[_Calls]]]
+class _Written(NamedTuple):
+    """Changes by steps that are gone, and the others; by way of ``x.data``, which no version shows, likewise.
 
-_writers: _Writers = weakref.WeakKeyDictionary()
-"""Changes by steps that are gone, and the others. Replaced, never changed: other threads may be asking."""
-_unseen: _Writers = weakref.WeakKeyDictionary()
-"""Changes by way of ``x.data``, which no version shows: likewise."""
+    Replaced, never changed: other threads may be asking.
+    """
+
+    gone: int
+    present: Sequence[_Calls]
+    unseen_gone: int = 0
+    unseen: Sequence[_Calls] = ()
+
+
 _own: Any = Storage.__dict__["version"]
 _own_changes: Any = Storage.__dict__["changes"]
-
-
-def _counted(storage: Storage, writers: _Writers) -> int:
-    before, present = writers.get(storage, (0, ()))
-    return before + sum(calls.total() for calls in present)
 
 
 class WrittenStorage(Storage):
@@ -51,22 +52,28 @@ class WrittenStorage(Storage):
     @property
     def version(self) -> int:
         """Changes by Python plus those by native steps."""
-        own: int = _own.__get__(self)
-        return own + _counted(self, _writers)
+        found, written = _own.__get__(self), self.writers
+        found += written.gone
+        for calls in written.present:
+            found += calls.calls() * calls.changes
+        return found
 
     @version.setter
     def version(self, value: int) -> None:
-        _own.__set__(self, value - _counted(self, _writers))
+        _own.__set__(self, value - self.version + _own.__get__(self))
 
     @property
     def changes(self) -> int:
         """Those that a version does not count, by Python and by native steps."""
-        own: int = _own_changes.__get__(self)
-        return own + _counted(self, _unseen)
+        found, written = _own_changes.__get__(self), self.writers
+        found += written.unseen_gone
+        for calls in written.unseen:
+            found += calls.calls() * calls.changes
+        return found
 
     @changes.setter
     def changes(self, value: int) -> None:
-        _own_changes.__set__(self, value - _counted(self, _unseen))
+        _own_changes.__set__(self, value - self.changes + _own_changes.__get__(self))
 
 
 COUNTING = (Storage, WrittenStorage)  # not those whose changes are another storage's
@@ -74,28 +81,41 @@ COUNTING = (Storage, WrittenStorage)  # not those whose changes are another stor
 
 def count_calls(storage: Storage, step: NativeStep, changes: int) -> None:
     """From now on each call of ``step`` counts as this many changes of ``storage``."""
-    _count(storage.counter, step, changes, _writers)
+    storage = storage.counter
+    written = _written(storage)
+    gone, present = _with(written.gone, written.present, step, changes)
+    storage.writers = written._replace(gone=gone, present=present)
+    _become(storage)
 
 
 def count_unseen(storage: Storage, step: NativeStep, changes: int) -> None:
     """From now on each call of ``step`` counts as this many changes of ``storage`` that its version does not show."""
-    _count(storage, step, changes, _unseen)
-
-
-def _count(storage: Storage, step: NativeStep, changes: int, writers: _Writers) -> None:
-    if type(storage) is Storage:
-        storage.__class__ = WrittenStorage
-    before, known = writers.get(storage, (0, ()))
-    present = [calls for calls in known if calls.entry() is not None]
-    before += sum(calls.total() for calls in known if calls not in present)
-    writers[storage] = before, [*present, _Calls(weakref.ref(step.entry), step.entry.calls, changes)]
+    written = _written(storage)
+    gone, unseen = _with(written.unseen_gone, written.unseen, step, changes)
+    storage.writers = written._replace(unseen_gone=gone, unseen=unseen)
+    _become(storage)
 
 
 def count_from_now(storage: Storage, step: NativeStep, changes: int) -> None:
     """``count_calls`` for a storage that has taken the place of another: calls before now have not changed it."""
     storage = storage.counter
-    _, known = _writers.get(storage, (0, ()))
-    if not any(calls.entry() is step.entry for calls in known):
+    if not any(calls.entry() is step.entry for calls in _written(storage).present):
         version = storage.version
         count_calls(storage, step, changes)
         storage.version = version
+
+
+def _written(storage: Storage) -> _Written:
+    return storage.writers if type(storage) is WrittenStorage else _Written(0, ())
+
+
+def _with(gone: int, known: Sequence[_Calls], step: NativeStep, changes: int) -> tuple[int, list[_Calls]]:
+    """One more step; those that are gone become a number."""
+    present = [calls for calls in known if calls.entry() is not None]
+    gone += sum(calls.total() for calls in known if calls not in present)
+    return gone, [*present, _Calls(weakref.ref(step.entry), step.entry.calls, changes)]
+
+
+def _become(storage: Storage) -> None:
+    if type(storage) is Storage:
+        storage.__class__ = WrittenStorage
