@@ -145,6 +145,7 @@ def _take_over(owner: JitFunction, found: Rebinds, drawn: Drawn, args: Args, kwa
     before, owner.rebinding = owner.rebinding, rebound(owner.function, owner.rebinding, found, owner._released)
     if owner.rebinding is not before:
         forget_all(owner)
+        owner.payoff.begin_form()
     if owner.rebinding is not None:
         owner.rebinding.plans.follow(drawn, found.drawn, (owner.rebinding.held(), args, kwargs))
     owner.counts.note(f"{found.why}: {', '.join(found.names())}")

@@ -34,8 +34,9 @@ NODES = 128
 """A capture counts one more for so many nodes and arguments: 16 of a tree LSTM's steps took 9.9 s, as long as
 1,000 calls of it.
 """
+FORMS = 8  # of a function: a program that finds ever more places is one whose captures serve no second call
 MOST_DOUBLED = 20  # times: what is waited for
-SHARE_SERVED = 4  # of so many calls steps are to serve one, else they are not worth looking for
+SHARE_SERVED = 16  # of so many calls steps are to serve one, else they are not worth looking for
 SEEN_AT_ONCE = 64  # arguments: of 500 it takes 5 ms to find that there is no step for them, three times a small step
 WAITING_KEPT = 64  # outcomes of one decision that have come once and not been captured
 
@@ -50,6 +51,7 @@ class Payoff:
     def __init__(self, natives: NativeCalls) -> None:
         self.natives = natives
         self.begun = 0  # captures
+        self._forms = 0
         self.by_python = 0  # calls that steps have served
         self._made: list[Callable[[], CompiledStep | None]] = []  # by captures that nothing has paid for
         self._waited = 0  # calls since the last capture
@@ -112,6 +114,13 @@ class Payoff:
         """A capture has been made, and its step is going to run for the first time."""
         self._made.append(weakref.ref(step))
         self._waited = 0
+
+    def begin_form(self) -> None:
+        """The function gets another form (more places as arguments): its captures go, and have not been in vain."""
+        self._forms += 1
+        if self._forms <= FORMS:
+            self._made.clear()
+            self._missed, self._rest, self._resting = 0, FREE, 0
 
     def gave_up(self) -> None:
         """A call has been captured, as often as that took, and no step could serve it."""

@@ -10,9 +10,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from autojit.core.source import SourceLocation
 from autojit.tensor.storage import Storage
 
 if TYPE_CHECKING:
+    from autojit.core.source import Place
     from autojit.jit.native import NativeStep
     from autojit.runtime.entry import Entry
 
@@ -23,9 +25,6 @@ class _Calls(NamedTuple):
     entry: weakref.ref[Entry]
     calls: Callable[[], int]
     changes: int
-
-    def total(self) -> int:
-        return self.calls() * self.changes
 
 
 class _Written(NamedTuple):
@@ -52,28 +51,41 @@ class WrittenStorage(Storage):
     @property
     def version(self) -> int:
         """Changes by Python plus those by native steps."""
-        found, written = _own.__get__(self), self.writers
-        found += written.gone
-        for calls in written.present:
-            found += calls.calls() * calls.changes
-        return found
+        written: _Written = self.writers
+        own: int = _own.__get__(self)
+        return own + written.gone + _total(written.present)
 
     @version.setter
     def version(self, value: int) -> None:
-        _own.__set__(self, value - self.version + _own.__get__(self))
+        written: _Written = self.writers
+        _own.__set__(self, value - written.gone - _total(written.present))
 
     @property
     def changes(self) -> int:
         """Those that a version does not count, by Python and by native steps."""
-        found, written = _own_changes.__get__(self), self.writers
-        found += written.unseen_gone
-        for calls in written.unseen:
-            found += calls.calls() * calls.changes
-        return found
+        written: _Written = self.writers
+        own: int = _own_changes.__get__(self)
+        return own + written.unseen_gone + _total(written.unseen)
 
     @changes.setter
     def changes(self, value: int) -> None:
-        _own_changes.__set__(self, value - self.changes + _own_changes.__get__(self))
+        written: _Written = self.writers
+        _own_changes.__set__(self, value - written.unseen_gone - _total(written.unseen))
+
+    def bump(self, op: str, source: Place | SourceLocation) -> None:
+        """Count an in-place change by Python, without a look at what native steps have changed."""
+        _own.__set__(self, _own.__get__(self) + 1)
+        _own_changes.__set__(self, _own_changes.__get__(self) + 1)
+        if self.origin is not None:
+            self.origin.changes += 1
+        self.changed_by, self.change = op, source
+
+
+def _total(writers: Sequence[_Calls]) -> int:
+    found = 0
+    for calls in writers:
+        found += calls.calls() * calls.changes
+    return found
 
 
 COUNTING = (Storage, WrittenStorage)  # not those whose changes are another storage's
@@ -112,7 +124,7 @@ def _written(storage: Storage) -> _Written:
 def _with(gone: int, known: Sequence[_Calls], step: NativeStep, changes: int) -> tuple[int, list[_Calls]]:
     """One more step; those that are gone become a number."""
     present = [calls for calls in known if calls.entry() is not None]
-    gone += sum(calls.total() for calls in known if calls not in present)
+    gone += _total([calls for calls in known if calls not in present])
     return gone, [*present, _Calls(weakref.ref(step.entry), step.entry.calls, changes)]
 
 
