@@ -19,6 +19,7 @@ from autojit.core.late_interrupts import late_interrupts
 from autojit.core.wrapping import own
 from autojit.jit.argument_nests import has_containers, reaches
 from autojit.jit.arguments import leaf_names
+from autojit.jit.changing_lengths import lengths_among
 from autojit.jit.draw_plans import Drawn, Plans
 from autojit.jit.draws import Draw
 from autojit.jit.eager_mode import line_by_line
@@ -264,7 +265,7 @@ class Rebinding:
         with late_interrupts.at_once(), observer.observing(), line_by_line():
             observer.enter(self.function)
             observer.enter_drawn(args, kwargs)
-            observer.given = given
+            observer.given, observer.lengths = given, lengths_among(given)
             return self.function(*args, **kwargs)
 
     def around(

@@ -40,6 +40,7 @@ from autojit.jit.assigned_places import Rebinding, carried, changing_values
 from autojit.jit.attempts import note_reason, profiled, settled
 from autojit.jit.calls import Call, alone
 from autojit.jit.captures import Branch, Captures, JitStats, remove, too_many, warned
+from autojit.jit.changing_lengths import Lengths
 from autojit.jit.compile_options import check_mode, expect_one_part
 from autojit.jit.compiled_beside import begin, eagerly, take_over
 from autojit.jit.decision import Decision
@@ -120,8 +121,8 @@ class JitFunction(Answers):
         self.open_numbers, self.open_sizes = OpenNumbers(), OpenSizes(dynamic)
         self.rebinding: Rebinding | None = None
         self.pieces: Pieces | None = None
-        self.gathering = Gathering()
-        self.attributes: set[str] = set()  # of tensor arguments that the function asks for
+        self.gathering, self.lengths = Gathering(), Lengths()
+        self.attributes: set[str] = set()  # of tensor arguments that are asked for
         self.counts = JitStats()
         self.stepped = SteppedBodies(self.counts.note)
         self.newest: CompiledStep | None = None
@@ -337,6 +338,7 @@ class JitFunction(Answers):
             return Eagerly(warned(self.name, too_many(self.name, root), root, self.counts.reasons))
         root.begin(call.leaves)
         self.payoff.begun += 1
+        self.lengths.notice(root)
         changing = changing_values(root)
         if changing is not None:
             return changing
@@ -397,7 +399,7 @@ class JitFunction(Answers):
         observer, snapshot = observed(self.function, rebinding, baked, made, call.leaves, self.attributes)
         observer.nests = ArgumentNests(args, kwargs, call.tree, given, () if rebinding is None else (0,))
         trace.told, trace.met_outside = observer.deferred, lambda: (*observer.outside.values(), *trace.reached)
-        trace.stepped = self.stepped
+        trace.stepped, observer.lengths = self.stepped, self.lengths
         try:
             set_trace(trace)
             with recording(trace), with_drawn(observer, call):

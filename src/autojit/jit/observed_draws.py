@@ -13,6 +13,7 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
+from autojit.jit.changing_lengths import Lengths
 from autojit.jit.draws import ArgumentPlace, Draw, Place, Raised, another_draw, is_drawn_from
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.line_by_line import DrawsByValues
@@ -47,6 +48,8 @@ class ObservedDraws(ObservedWrites):
         self.meant: dict[int, Any] = {}  # by id: objects of which it counts which one they are; see ``mean``
         self.draws_by_values = False  # whether something was drawn after Python had decided on a value of the step
         self._objects_drawn: dict[int, Any] = {}  # by id
+        self.lengths = Lengths()  # of containers outside, that change from call to call
+        self._lengths_drawn: dict[int, Any] = {}  # by id of the container
         self._position = 0
         self.decided: list[int] = []  # before each draw: how many decisions on numbers alone
         self.body: Any = None  # the trace of the body that runs: of a loop, or a branch
@@ -132,6 +135,26 @@ class ObservedDraws(ObservedWrites):
         if not is_a(value, list | tuple | deque | dict | set):
             return is_a(value, Tensor) and value._array is None
         return self.contents.is_changed(value) or any(map(self._is_of_step, value))
+
+    def length_drawn(self, container: Any, length: int) -> Any:
+        """How long a container was before the step, which is drawn once: it changes from call to call."""
+        known = self._lengths_drawn.get(id(container))
+        if known is not None:
+            return known
+        self.mean_itself(container)
+        draw, given = Draw(container.__len__, (), {}, here()), self._next_given()
+        if given is None:
+            found = self._drawn(draw, length)
+        elif given[0].is_as(draw, is_now=True):
+            found = self._taken(given)
+        else:
+            raise another_draw(given[0], draw)
+        self._lengths_drawn[id(container)] = found
+        return found
+
+    def mean_itself(self, container: object) -> None:
+        """No equal container does instead of this one."""
+        self.meant[id(container)] = container
 
     def draw_unless_of_tensors(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """``draw``, of a library's function; what gives tensors is part of the step."""

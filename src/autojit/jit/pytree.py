@@ -35,7 +35,7 @@ class TreeSpec:
     def __eq__(self, other: object) -> bool:
         if self is other or type(other) is not TreeSpec:
             return self is other
-        if self.count != other.count or (self._hash or other._hash) != (other._hash or self._hash):
+        if self.count != other.count:
             return False
         own, others = (self.kind, self.keys, self.key_kinds), (other.kind, other.keys, other.key_kinds)
         return own == others and self.children == other.children
