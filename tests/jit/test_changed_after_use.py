@@ -131,7 +131,7 @@ def test_a_change_by_way_of_data_is_noticed_whoever_makes_it(calls_before: int) 
         w.data.fill_(2.0)
         made = cubed(aj.ones(2))
         change()
-        with pytest.raises(RuntimeError, match="modified through .data"):
+        with pytest.raises(RuntimeError, match=r"modified through \.data"):
             made.backward()
 
 

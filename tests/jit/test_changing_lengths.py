@@ -31,6 +31,37 @@ def every_fifth(jit: Jit) -> tuple[Any, Callable[[int], Any]]:
     return (compiled := jit(step)), lambda k: compiled(aj.ones(2) * k)
 
 
+def among_random_decisions(jit: Jit) -> tuple[Any, Callable[[int], Any]]:
+    """More ways than are captured: most calls run line by line, given what has been drawn for them."""
+    losses: list[Any] = []
+
+    def step(x: aj.Tensor) -> aj.Tensor:
+        for k in range(8):
+            if random.random() < 0.5:
+                x = x + k
+        losses.append(x.sum())
+        return x - len(losses) if len(losses) % 5 == 0 else x
+
+    return (compiled := jit(step)), lambda k: compiled(aj.ones(2) * k)
+
+
+def beside_an_iterator_that_ends(jit: Jit) -> tuple[Any, Callable[[int], Any]]:
+    """Calls that find nothing in it run line by line, given the length."""
+    losses: list[Any] = []
+    items = iter(range(20))
+
+    def step(x: aj.Tensor) -> aj.Tensor:
+        losses.append(x.sum())
+        if len(losses) % 5 == 0:
+            x = x - len(losses)
+        try:
+            return x + next(items)
+        except StopIteration:
+            return x
+
+    return (compiled := jit(step)), lambda k: compiled(aj.ones(2) * k)
+
+
 def lengths_that_are_computed_with(jit: Jit) -> tuple[Any, Callable[[int], Any]]:
     seen: deque[int] = deque()
 
@@ -103,6 +134,8 @@ PROGRAMS = {
     program.__name__: (program, is_bounded)
     for program, is_bounded in (
         (every_fifth, True),
+        (among_random_decisions, False),
+        (beside_an_iterator_that_ends, False),
         (lengths_that_are_computed_with, True),
         (a_list_that_is_emptied, True),
         (a_buffer_that_others_fill, True),
@@ -131,3 +164,15 @@ def test_a_length_that_changes_is_an_input(name: str) -> None:
     if is_bounded:
         assert step.stats()["captures"] <= MOST_CAPTURES
         assert step.stats()["native_calls"] > CALLS // 2
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_call_line_by_line_is_given_the_length_and_finds_the_container_as_it_is(name: str) -> None:
+    """Comparison with eager mode runs every call both ways, with the same draws."""
+    program, _ = PROGRAMS[name]
+    found = []
+    for jit in (lambda f: f, lambda f: aj.jit(f, verify="always")):
+        random.seed(3)
+        _, call = program(jit)
+        found.append([(_plain(call(k)), random.random()) for k in range(30)])
+    assert found[0] == found[1]

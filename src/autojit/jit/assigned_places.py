@@ -19,7 +19,7 @@ from autojit.core.late_interrupts import late_interrupts
 from autojit.core.wrapping import own
 from autojit.jit.argument_nests import has_containers, reaches
 from autojit.jit.arguments import leaf_names
-from autojit.jit.changing_lengths import lengths_among
+from autojit.jit.changing_lengths import Lengths
 from autojit.jit.draw_plans import Drawn, Plans
 from autojit.jit.draws import Draw
 from autojit.jit.eager_mode import line_by_line
@@ -185,6 +185,7 @@ class Rebinding:
         observer = active.observer
         if observer is None:  # an eager run: it is given the same draws, and its calls are made by ``store``
             observer = Observer(self.identities)
+            observer.lengths = Lengths(self.plans.current.draws)
             with observer.observing():
                 observer.enter(self.function)
                 return self(values, drawn, args, kwargs)
@@ -265,7 +266,7 @@ class Rebinding:
         with late_interrupts.at_once(), observer.observing(), line_by_line():
             observer.enter(self.function)
             observer.enter_drawn(args, kwargs)
-            observer.given, observer.lengths = given, lengths_among(given)
+            observer.given, observer.lengths = given, Lengths([draw for draw, _ in given])
             return self.function(*args, **kwargs)
 
     def around(

@@ -8,11 +8,10 @@ asks for it before every run, and what is decided on it is a decision on a numbe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from autojit.jit.draws import Draw
-from autojit.jit.places import is_a
 
 if TYPE_CHECKING:
     from autojit.jit.captures import Captures
@@ -22,11 +21,11 @@ _KINDS = (list, deque, dict, set)  # whose ``__len__`` is their own
 
 
 class Lengths:
-    """The containers whose lengths one function draws."""
+    """The containers whose lengths one function draws, those among ``draws`` at least."""
 
-    def __init__(self, drawn: Iterable[Draw] = ()) -> None:
+    def __init__(self, draws: Iterable[Draw] = ()) -> None:
         self._of: dict[int, Any] = {}
-        for draw in drawn:
+        for draw in draws:
             if draw.is_length:
                 owner: Any = draw.function.__self__  # type: ignore[attr-defined]
                 self._of[id(owner)] = owner
@@ -47,8 +46,3 @@ class Lengths:
             known.add(guard.expected)
             if len(known) >= LENGTHS_BEFORE:
                 self._of[id(container)] = container
-
-
-def lengths_among(given: Sequence[tuple[Draw, Any]]) -> Lengths:
-    """Those that have been drawn for one call."""
-    return Lengths(draw for draw, _ in given if is_a(draw, Draw))

@@ -123,7 +123,8 @@ class Contents(ContainerChanges):
             more = self._added(container) + longer
             length = measure(container) - more
             if may_draw and key is LENGTH and container in self.observer.lengths:
-                return self.observer.length_drawn(container, length) + more
+                drawn = self.observer.length_drawn(container, length)
+                return None if self.observer.is_at_once else drawn + more  # there the container is as it is by now
             name = f"{question.__name__}({self.observer.name_of(container)})"
             read: Callable[[], Any] = lambda: question(range(measure(container)))
             self.observer.note(container, key, name, read, question(range(length)))

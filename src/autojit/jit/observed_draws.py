@@ -142,14 +142,11 @@ class ObservedDraws(ObservedWrites):
         if known is not None:
             return known
         self.mean_itself(container)
-        draw, given = Draw(container.__len__, (), {}, here()), self._next_given()
-        if given is None:
-            found = self._drawn(draw, length)
-        elif given[0].is_as(draw, is_now=True):
-            found = self._taken(given)
-        else:
-            raise another_draw(given[0], draw)
-        self._lengths_drawn[id(container)] = found
+        draw = Draw(container.__len__, (), {}, here())
+        given = [value for other, value in self.given if other.is_length and other.is_as(draw, is_now=True)]
+        if not given:
+            self.drawn.append((draw, length))  # the next attempt is given it, after what this one is given
+        self._lengths_drawn[id(container)] = found = given[0] if given else length
         return found
 
     def mean_itself(self, container: object) -> None:
@@ -191,6 +188,10 @@ class ObservedDraws(ObservedWrites):
                 self.enter(leaf)
 
     def _next_given(self) -> tuple[Draw, Any] | None:
+        """The next one that is given; lengths among them are found by their containers, whenever they are asked for."""
+        while self._position < len(self.given) and self.given[self._position][0].is_length:
+            self._position += 1
+            self.decided.append(self.decided[-1] if self.decided else 0)
         return self.given[self._position] if self._position < len(self.given) else None
 
     def _fetched(self, draw: Draw) -> Any:
@@ -234,6 +235,7 @@ class ObservedDraws(ObservedWrites):
             Turned: it cannot.
             TraceError: it was given what it does not draw.
         """
+        self._next_given()  # which passes over lengths at the end
         if self.draws_by_values or any(type(value) is Raised for _, value in self.drawn):
             raise Turned(DrawnOtherwise(self.drawn, DrawsByValues if self.draws_by_values else None))
         left = [draw for draw, _ in self.given[self._position :] if not draw.is_free]
