@@ -10,7 +10,6 @@ import pytest
 
 import autojit as aj
 from autojit.jit import payoff
-from autojit.jit.calls import Call
 from autojit.jit.captures import Captures, nodes_of
 from autojit.jit.decision import Decision
 from autojit.jit.native_calls import NativeCalls
@@ -135,7 +134,7 @@ def test_large_captures_are_waited_for_longer_but_the_first_ones_are_free(monkey
     steps: list[Any] = [LargeStep() for _ in range(6)]
     for step in steps:
         waits.append(0)
-        while paid.waits(Captures(), [], Call((), {})):
+        while paid.waits(Captures(), [], [], []):
             waits[-1] += 1
         paid.captured(step)
     assert waits == [0] * payoff.FREE_AT_LEAST + [5, 10]
@@ -146,15 +145,15 @@ def test_waiting_doubles_and_ends() -> None:
     steps: list[Any] = [Step() for _ in range(FREE + 6)]
     for step in steps[:-1]:
         waits.append(0)
-        while paid.waits(Captures(), [], Call((), {})):
+        while paid.waits(Captures(), [], [], []):
             waits[-1] += 1
         paid.captured(step)
     assert waits == [0] * FREE + [1, 2, 4, 8, 16]
     new = Captures()
-    assert paid.waits(new, [], Call((), {}))
-    assert not paid.waits(new, [], Call((), {}))  # it comes again
-    assert paid.waits(Captures(), [], Call((), {}))
+    assert paid.waits(new, [], [], [])
+    assert not paid.waits(new, [], [], [])  # it comes again
+    assert paid.waits(Captures(), [], [], [])
     for step in steps[:-1:2]:  # every second capture serves
         step.calls = 2
-    assert not paid.waits(Captures(), [], Call((), {}))
+    assert not paid.waits(Captures(), [], [], [])
     assert paid.in_vain() == 0

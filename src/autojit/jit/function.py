@@ -329,7 +329,7 @@ class JitFunction(Answers):
         if id(branch) in root.compiling:
             return eagerly(self)
         is_free = self.fullgraph or self.is_measured
-        if not is_free and self.payoff.waits(root, branch, call):
+        if not is_free and self.payoff.waits(root, branch, call.path, call.outcomes, call.leaves):
             if self.payoff.is_resting:
                 self._installed[:] = [None] * MODES
             why: LineByLine = InVain(self.payoff.in_vain())

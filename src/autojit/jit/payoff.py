@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from autojit.jit.calls import Call
     from autojit.jit.captures import Branch, Captures
     from autojit.jit.decision import Decision
     from autojit.jit.native_calls import NativeCalls
@@ -65,15 +64,21 @@ class Payoff:
         self._resting -= self._resting > 0
         return self._resting > 0
 
-    def waits(self, root: Captures, branch: Branch, call: Call) -> bool:
+    def waits(
+        self,
+        root: Captures,
+        branch: Branch,
+        path: Sequence[Decision],
+        outcomes: Sequence[Split],
+        leaves: Sequence[object] = (),
+    ) -> bool:
         """Whether a call that no step of a branch serves, which it has reached by a path, is to run line by line."""
-        path, outcomes = call.path, call.outcomes
         if self._waited >= self._to_wait():
             return False
         if not branch and self._comes_again(root, path, outcomes):
             return False
         self._waited += 1
-        if branch or path or root.leads_on or len(call.leaves) > SEEN_AT_ONCE:
+        if branch or path or root.leads_on or len(leaves) > SEEN_AT_ONCE:
             self._miss()  # else it is seen at once that a kind of arguments is not known
         return True
 

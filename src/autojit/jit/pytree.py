@@ -33,8 +33,10 @@ class TreeSpec:
         object.__setattr__(self, "_hash", None)
 
     def __eq__(self, other: object) -> bool:
-        if self is other or type(other) is not TreeSpec:
-            return self is other
+        if self is other:
+            return True
+        if not isinstance(other, TreeSpec) or type(other) is not type(self):
+            return NotImplemented
         if self.count != other.count:
             return False
         own, others = (self.kind, self.keys, self.key_kinds), (other.kind, other.keys, other.key_kinds)
