@@ -50,7 +50,7 @@ class TreeSpec:
         return known
 
     def __reduce__(self) -> Any:
-        return TreeSpec, (self.kind, self.children, self.keys, self.key_kinds)  # hashes are a process's own
+        return type(self), (self.kind, self.children, self.keys, self.key_kinds)  # hashes are a process's own
 
     @property
     def num_leaves(self) -> int:
