@@ -35,7 +35,7 @@ NODES = 128
 """
 FORMS = 8  # of a function: a program that finds ever more places is one whose captures serve no second call
 MOST_DOUBLED = 20  # times: what is waited for
-SHARE_SERVED = 16  # of so many calls steps are to serve one, else they are not worth looking for
+SHARE_SERVED = 4  # of so many calls steps are to serve one, else they are not worth looking for
 SEEN_AT_ONCE = 64  # arguments: of 500 it takes 5 ms to find that there is no step for them, three times a small step
 WAITING_KEPT = 64  # outcomes of one decision that have come once and not been captured
 
