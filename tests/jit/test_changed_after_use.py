@@ -113,3 +113,47 @@ def test_a_composite_keeps_what_torchs_op_keeps(name: str, count: int) -> None:
     given = tuple([aj.rand(count).requires_grad_() for _ in range(2)])
     read = "".join([letter for which, letter in enumerate("xy") if refusal(function, given, which)])
     assert read == kept and not refusal(function, given, -1)
+
+
+def _cubed(jit: Any) -> tuple[aj.Tensor, Any]:
+    w = aj.nn.Parameter(aj.ones(2) * 2)
+    return w, jit(lambda x: (w * w * w * x).sum())
+
+
+@pytest.mark.parametrize("calls_before", [0, 3])
+def test_a_change_by_way_of_data_is_noticed_whoever_makes_it(calls_before: int) -> None:
+    """A compiled function recomputes what its derivative reads; so the change must not pass unseen."""
+    for jit in (lambda f: f, aj.jit):
+        w, cubed = _cubed(aj.jit)
+        change = jit(lambda w=w: w.data.mul_(2))
+        for _ in range(calls_before):
+            change()
+        w.data.fill_(2.0)
+        made = cubed(aj.ones(2))
+        change()
+        with pytest.raises(RuntimeError, match=r"modified through \.data"):
+            made.backward()
+
+
+def test_a_capture_that_is_discarded_has_changed_nothing() -> None:
+    """Results of one compiled function are differentiated in another, which changes parameters and begins again."""
+    found = []
+    for jit in (lambda f: f, aj.jit):
+        w, cubed = _cubed(jit)
+        optimiser = aj.optim.SGD([w], lr=0.01)
+        held: list[aj.Tensor] = []
+
+        def finish(held: list[aj.Tensor] = held, optimiser: Any = optimiser) -> aj.Tensor:
+            loss = aj.stack(held).sum()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            del held[:]
+            return loss.detach()
+
+        finish, ran = jit(finish), []
+        for k in range(4):
+            held += [cubed(aj.ones(2) * n) for n in range(1, 2 + k % 2)]
+            ran += [finish().item(), *w.tolist()]
+        found.append(ran)
+    assert found[1] == pytest.approx(found[0], rel=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,7 +121,7 @@ def test_outcomes_that_come_again_are_captured() -> None:
 
 
 class Step:
-    calls, earlier_calls, n_nodes = 1, 0, 1
+    calls, earlier_calls, n_nodes, capture = 1, 0, 1, SimpleNamespace(arguments=())
 
 
 class LargeStep(Step):

@@ -15,6 +15,10 @@ import numpy as np
 
 guard_epoch = np.zeros(1, np.int64)
 """Counts changes of anything a trace may have baked in; native code compares it by address."""
+switch_epoch = np.zeros(1, np.int64)
+"""Counts those of ``switches`` alone, which every step reads; most programs change none of them after their start."""
+no_epoch = np.zeros(1, np.int64)
+"""Stands where the guard epoch would, of steps that do not ask for it."""
 _ONE = np.ones(1, np.int64)
 _MASK = (1 << 64) - 1
 _PLAIN = (bool, int, float, str, type(None))
@@ -29,6 +33,12 @@ _hooks_of_all: dict[str, dict[int, Any]] = {}
 def bump_guard_epoch() -> None:
     """Say that Python state which a trace may have read has changed."""
     np.add(guard_epoch, _ONE, guard_epoch)  # one call of C: another thread or a signal handler comes before or after it
+
+
+def bump_switch_epoch() -> None:
+    """Say that a switch of the process, or a table of hooks, has changed: one change of the guard epoch's, too."""
+    np.add(switch_epoch, _ONE, switch_epoch)
+    bump_guard_epoch()
 
 
 def write_attribute(obj: object, name: str, value: Any) -> None:
@@ -83,7 +93,7 @@ def note_switch(name: str, value: object, before: object, put: Callable[[Any], N
     if _switches.get(name) != value:
         _switches[name] = value
         _set_by[name] = get_ident()
-        bump_guard_epoch()
+        bump_switch_epoch()
 
 
 def switch_values() -> dict[str, object]:

@@ -37,7 +37,7 @@ from autojit.functions.memory import MemoryFormat, in_format, preserve_format
 from autojit.functions.shape import Sizes, sizes_of, stack
 from autojit.ops.sources import Iota
 from autojit.tensor.of_arrays import constant, on_memory_of
-from autojit.tensor.state import made_like, quietly, state
+from autojit.tensor.state import BY_PYTHON, made_like, quietly, state
 from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def asarray(
 
 def from_numpy(ndarray: object) -> Tensor:
     """A tensor that shares memory with a NumPy array."""
-    if isinstance(ndarray, Tensor) and (state.trace is not None or state.detour == "eager"):
+    if isinstance(ndarray, Tensor) and (state.trace is not None or state.detour in BY_PYTHON):
         return ndarray  # a step is given its arrays as tensors
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")

@@ -19,9 +19,10 @@ from autojit.core.late_interrupts import late_interrupts
 from autojit.core.wrapping import own
 from autojit.jit.argument_nests import has_containers, reaches
 from autojit.jit.arguments import leaf_names
+from autojit.jit.changing_lengths import Lengths
 from autojit.jit.draw_plans import Drawn, Plans
 from autojit.jit.draws import Draw
-from autojit.jit.eager_mode import eager
+from autojit.jit.eager_mode import line_by_line
 from autojit.jit.guards import stays
 from autojit.jit.held_contents import put, refill
 from autojit.jit.line_by_line import GivenAndChanged
@@ -184,6 +185,7 @@ class Rebinding:
         observer = active.observer
         if observer is None:  # an eager run: it is given the same draws, and its calls are made by ``store``
             observer = Observer(self.identities)
+            observer.lengths = Lengths(self.plans.current.draws)
             with observer.observing():
                 observer.enter(self.function)
                 return self(values, drawn, args, kwargs)
@@ -248,8 +250,9 @@ class Rebinding:
                 others.append(call)
         if is_counted:
             bump_guard_epoch()  # other steps may have baked the old ones in; this one has them as arguments
-            if self.installed is not None and int(guard_epoch[0]) == epoch + 1:
-                self.installed.entry.set_expected(0, epoch + 1)
+            ran = self.installed
+            if ran is not None and ran.asks_epoch and int(guard_epoch[0]) == epoch + 1:
+                ran.entry.set_expected(0, epoch + 1)
         for call in others:
             call.function(*call.args, **call.kwargs)
         return result
@@ -257,13 +260,13 @@ class Rebinding:
     def line_by_line(self, given: Sequence[tuple[Draw, Any]], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """A call without a step, given what has been drawn for it."""
         if not given:
-            with late_interrupts.at_once(), eager():
+            with late_interrupts.at_once(), line_by_line():
                 return self.function(*args, **kwargs)
         observer = Observer(is_at_once=True)
-        with late_interrupts.at_once(), observer.observing(), eager():
+        with late_interrupts.at_once(), observer.observing(), line_by_line():
             observer.enter(self.function)
             observer.enter_drawn(args, kwargs)
-            observer.given = given
+            observer.given, observer.lengths = given, Lengths([draw for draw, _ in given])
             return self.function(*args, **kwargs)
 
     def around(

@@ -42,9 +42,12 @@ if TYPE_CHECKING:
 
 def settled(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Ran | Eagerly:
     """The outcome of a call after all attempts: its result, or why steps cannot do what it does."""
+    begun, made = owner.payoff.begun, owner.counts.captures
     outcome = by_steps(owner, args, kwargs, drawn)
     if isinstance(outcome, Ran):
         return outcome
+    if owner.payoff.begun > begun and owner.counts.captures == made:
+        owner.payoff.gave_up()
     expect_step(owner, outcome)
     run: Callable[..., Any]
     if isinstance(outcome, ToCompare):
@@ -123,7 +126,10 @@ def _attempt(owner: JitFunction, call: Call) -> Outcome:
     try:
         found: Outcome = profiled(f"jit {owner.name}", "compiled_step", owner._run, call)
     except WideIntegerError:
-        return Eagerly(WideIntegers())
+        if not call.drawn:
+            return Eagerly(WideIntegers())
+        owner.counts.note(str(WideIntegers()))
+        return DrawnOtherwise(call.drawn)
     return found
 
 
@@ -139,6 +145,7 @@ def _take_over(owner: JitFunction, found: Rebinds, drawn: Drawn, args: Args, kwa
     before, owner.rebinding = owner.rebinding, rebound(owner.function, owner.rebinding, found, owner._released)
     if owner.rebinding is not before:
         forget_all(owner)
+        owner.payoff.begin_form()
     if owner.rebinding is not None:
         owner.rebinding.plans.follow(drawn, found.drawn, (owner.rebinding.held(), args, kwargs))
     owner.counts.note(f"{found.why}: {', '.join(found.names())}")

@@ -25,6 +25,7 @@ from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from autojit.jit.decision import Decision
+    from autojit.jit.draws import Draw
     from autojit.jit.native_calls import NativeCalls
     from autojit.jit.step import CompiledStep
 
@@ -53,6 +54,7 @@ class Call:
         self.shapes: dict[int, Shape] = {}  # of leaves with open sizes
         self.sizes: dict[str, int] = {}  # the values of the open sizes
         self.trace: Trace | None = None  # the capture that was begun last
+        self.drawn: Sequence[tuple[Draw, Any]] = ()  # by the capture that was begun last, beyond what it was given
         self.epoch = 0  # the guard epoch before guards were looked at
         self.restarts = 0
         self.torn = 0  # captures of this call that were given up, as another thread changed what they read

@@ -67,7 +67,7 @@ class Captures:
     compiling: dict[int, Any] = field(default_factory=dict)  # by id of a branch: what will follow it, ``Compiling``
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``kept_signatures.py``)
     has_come: bool = False  # before it was captured: one call of the kind has run line by line, or was forgotten
-    leads_on: bool = False  # whether its last capture has found that the call takes more: what it draws, or places
+    leads_on: bool = False  # whether its last capture ended without a step: the call draws, or no step serves it
     is_told: bool = False  # whether a warning has said that there are too many
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
 
@@ -92,7 +92,8 @@ class Captures:
         A call that runs line by line is given what the capture has drawn, if it has.
         """
         self.captures -= 1
-        self.leads_on = isinstance(error, Turned) and isinstance(error.outcome, Rebinds)
+        is_more = isinstance(error, Turned) and isinstance(error.outcome, Rebinds)
+        self.leads_on = is_more or isinstance(error, LineByLine)
         if not isinstance(error, LineByLine):
             return None
         if error.asked is not None or error.limit is not None:

@@ -108,20 +108,29 @@ class Contents(ContainerChanges):
         self.whole(container)
         return None
 
-    def length(self, container: object, is_truth: bool = False) -> None:
-        """``len(container)``, or whether there is anything in it."""
+    def length(self, container: Any, is_truth: bool = False, may_draw: bool = False) -> Any:
+        """``len(container)`` is asked for, or whether there is anything in it; ``may_draw``: it is given where the step
+        takes it as an input.
+        """
         if not self.is_one(container):
-            return
+            return None
         longer = self.longer(container)
         if is_a(container, np.ndarray) or longer is None or (is_truth and is_user_class(type(container))):
             self.whole(container)
         elif not is_a(container, tuple):
             key, question = (_TRUTH, bool) if is_truth and not longer else (LENGTH, len)
             measure = _length_of(type(container))
-            length = measure(container) - self._added(container) - longer
+            more = self._added(container) + longer
+            length = measure(container) - more
+            if may_draw and key is LENGTH and container in self.observer.lengths:
+                drawn = self.observer.length_drawn(container, length)
+                return None if self.observer.is_at_once else drawn + more  # there the container is as it is by now
             name = f"{question.__name__}({self.observer.name_of(container)})"
             read: Callable[[], Any] = lambda: question(range(measure(container)))
             self.observer.note(container, key, name, read, question(range(length)))
+            if key is LENGTH and (guard := self.observer.places_read.get((id(container), key))) is not None:
+                guard.length_of = container
+        return None
 
     def _added(self, container: object) -> int:
         """How many keys the step has put into a dictionary, one by one, that were not there."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from autojit.jit.step import Capture
 
 PLANS_LIMIT = 32  # of one function: beyond that the oldest is forgotten, and found again by tracing the function
-WAYS_LIMIT = 32  # of one plan
+WAYS_LIMIT = 128  # of one plan: twice as many as there are captures of one kind of arguments
 ROUNDS_LIMIT = 16  # of one call; what is assigned in an object that every run makes again is found in every round
 
 

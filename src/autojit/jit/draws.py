@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from types import ModuleType
+from types import MethodWrapperType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -162,9 +162,15 @@ class Draw:
 
     @property
     def is_free(self) -> bool:
-        """Whether fetching one too many changes nothing: of clocks."""
+        """Whether fetching one too many changes nothing: of clocks and lengths."""
         module = getattr(self.function, "__module__", None) or ""
-        return getattr(self.function, "__self__", None) is time or module in ("time", "datetime")
+        is_clock = getattr(self.function, "__self__", None) is time or module in ("time", "datetime")
+        return is_clock or self.is_length
+
+    @property
+    def is_length(self) -> bool:
+        """Whether it is asked how long a container is (``changing_lengths.py``)."""
+        return is_a(self.function, MethodWrapperType) and self.function.__name__ == "__len__"
 
     @property
     def has_sizes(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autojit.core.top_level import top_level
-from autojit.tensor.state import set_inference, state
+from autojit.tensor.state import LINE_BY_LINE, set_inference, state
 
 
 @top_level
@@ -14,6 +14,19 @@ from autojit.tensor.state import set_inference, state
 def eager() -> Iterator[None]:
     """Run jitted functions line by line inside (this thread)."""
     before, state.detour = state.detour, "eager"
+    try:
+        yield
+    finally:
+        state.detour = before
+
+
+@contextmanager
+def line_by_line() -> Iterator[None]:
+    """A call of a jitted function that no step serves runs inside: as `eager`, but for what eager mode itself compiles,
+    backward passes that come again and again.
+    """
+    before = state.detour
+    state.detour = before if before == "eager" else LINE_BY_LINE
     try:
         yield
     finally:

@@ -120,7 +120,7 @@ class Effects:
             (grad.state, grad.value) for grad in replaced.values() if grad.state is not None and grad.value is not None
         ]
         self.written += [(e, e.value) for e in self.modified]  # last, which those who look for histories rely on
-        moved = trace.moved()
+        moved, self.changed_unseen = trace.moved(), trace.changed_unseen()
         by_storage = {id(storage): n for storage, n in moved}
         counted = [(e, by_storage.get(id(e.storage.counter))) for e in trace.state.values()]
         self._counted = [(e, n) for e, n in counted if n is not None]
@@ -161,9 +161,7 @@ class Effects:
         return bool(self.written or self.gradients.all or self.writes or self.gradients.in_parts or self._counted)
 
     def counted(self) -> list[tuple[Storage, int]]:
-        """The storages outside whose changes are counted (those that are there now, where others were followed), and
-        how many changes a call makes.
-        """
+        """Storages outside, those that are there now where others were followed, and how often a call changes them."""
         return [*((entry.storage, n) for entry, n in self._counted), *self._counted_besides]
 
     def check_histories(self, leaves: Sequence[Any]) -> None:
@@ -260,6 +258,8 @@ class Effects:
         """Version counters grow by the changes that the function made."""
         for storage, changes in self.counted():
             storage.version += changes
+        for storage, changes in self.changed_unseen:
+            storage.changes += changes
         for write in self.writes:
             if write.what in ("array", "version") and write.bumps and isinstance(leaves[write.index], Tensor):
                 storage = storage_of(leaves[write.index])

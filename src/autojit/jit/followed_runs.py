@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.calls import Call
 from autojit.jit.line_by_line import GivenUp, LineByLine, Uncompiled
 from autojit.jit.observer import Observer
+from autojit.jit.outcomes import BeginsAgain, Turned, again_with
 from autojit.jit.outside_arrays import ArraysMet
 from autojit.jit.outside_gradients import asking_outside
 from autojit.jit.raised_errors import of_values
@@ -39,12 +41,17 @@ def followed(
 
 
 @contextmanager
-def with_drawn(observer: Observer) -> Iterator[None]:
-    """A capture that is given up, also one that cannot put back what the function has left, says what it has drawn: the
-    call that runs line by line is to be given it.
+def with_drawn(observer: Observer, call: Call) -> Iterator[None]:
+    """A capture that is given up, also one that cannot put back what the function has left, says what it has drawn:
+    another attempt, and a call that runs line by line, are to be given it. It is drawn once.
     """
+    call.drawn = observer.drawn
     try:
         yield
+    except Turned as turned:
+        if not isinstance(turned.outcome, BeginsAgain):
+            raise
+        raise Turned(again_with(observer.drawn, turned.outcome)) from None
     except GivenUp as found:
         found.reason.drawn = observer.drawn
         raise found.reason from None

@@ -40,10 +40,11 @@ from autojit.jit.assigned_places import Rebinding, carried, changing_values
 from autojit.jit.attempts import note_reason, profiled, settled
 from autojit.jit.calls import Call, alone
 from autojit.jit.captures import Branch, Captures, JitStats, remove, too_many, warned
+from autojit.jit.changing_lengths import Lengths
 from autojit.jit.compile_options import check_mode, expect_one_part
 from autojit.jit.compiled_beside import begin, eagerly, take_over
 from autojit.jit.decision import Decision
-from autojit.jit.eager_mode import eager, set_modes
+from autojit.jit.eager_mode import line_by_line, set_modes
 from autojit.jit.followed_runs import followed, with_drawn
 from autojit.jit.gathering_arguments import Gathering
 from autojit.jit.generality import general_capture
@@ -62,7 +63,7 @@ from autojit.jit.numpy_arrays import OfNumPy
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.other_steps import by_another, finishing, latest
-from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
+from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare, again_with
 from autojit.jit.overlaps import told_apart
 from autojit.jit.payoff import Payoff
 from autojit.jit.pieces import Pieces
@@ -78,7 +79,7 @@ from autojit.jit.trace import Trace
 from autojit.jit.verify import Comparison, check_option
 from autojit.runtime.gate import UNLESS_REENTERED
 from autojit.runtime.precompile import compile_ahead
-from autojit.tensor.state import guard_epoch, set_trace, state
+from autojit.tensor.state import BY_PYTHON, guard_epoch, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
 MODES = 5  # one more than the greatest ``grad_enabled + 2 * inference``
@@ -120,8 +121,8 @@ class JitFunction(Answers):
         self.open_numbers, self.open_sizes = OpenNumbers(), OpenSizes(dynamic)
         self.rebinding: Rebinding | None = None
         self.pieces: Pieces | None = None
-        self.gathering = Gathering()
-        self.attributes: set[str] = set()  # of tensor arguments that the function asks for
+        self.gathering, self.lengths = Gathering(), Lengths()
+        self.attributes: set[str] = set()  # of tensor arguments that are asked for
         self.counts = JitStats()
         self.stepped = SteppedBodies(self.counts.note)
         self.newest: CompiledStep | None = None
@@ -207,7 +208,7 @@ class JitFunction(Answers):
 
     def _slow(self, *args: object, **kwargs: object) -> Any:
         now = state.__dict__
-        if config.disable or now["trace"] is not None or now["detour"] == "eager":
+        if config.disable or now["trace"] is not None or now["detour"] in BY_PYTHON:
             return self.function(*args, **kwargs)
         if now["layers"]:
             return now["layers"][-1].around_compiled(self, args, kwargs)
@@ -220,7 +221,7 @@ class JitFunction(Answers):
             note_reason(self, outcome)
             args, kwargs = self._as_given(args, kwargs)
             del outcome  # it keeps alive what the attempt has made
-        with eager() if self.pieces is None else self.pieces.inside():
+        with line_by_line() if self.pieces is None else self.pieces.inside():
             return self.function(*args, **kwargs)
 
     def _run(self, call: Call) -> Outcome:
@@ -328,7 +329,7 @@ class JitFunction(Answers):
         if id(branch) in root.compiling:
             return eagerly(self)
         is_free = self.fullgraph or self.is_measured
-        if not is_free and self.payoff.waits(root, branch, call.path, call.outcomes):
+        if not is_free and self.payoff.waits(root, branch, call.path, call.outcomes, call.leaves):
             if self.payoff.is_resting:
                 self._installed[:] = [None] * MODES
             why: LineByLine = InVain(self.payoff.in_vain())
@@ -336,6 +337,8 @@ class JitFunction(Answers):
         if root.captures >= CAPTURE_LIMIT:
             return Eagerly(warned(self.name, too_many(self.name, root), root, self.counts.reasons))
         root.begin(call.leaves)
+        self.payoff.begun += 1
+        self.lengths.notice(root)
         changing = changing_values(root)
         if changing is not None:
             return changing
@@ -347,11 +350,11 @@ class JitFunction(Answers):
             self.looks_at_arrays |= isinstance(error, OfNumPy | CopiedArguments)
             otherwise = root.give_up(error, self.counts.note)
             if isinstance(error, LineByLine) and self.open_numbers.end_trials(call.tree, None, self.roots):
-                return BeginsAgain()
+                return again_with(call.drawn, BeginsAgain())
             if otherwise is None:
                 raise
             return otherwise
-        if isinstance(capture, BeginsAgain):
+        if not isinstance(capture, Capture):
             root.captures -= 1
             return capture
         require_same_program(capture.trace)
@@ -396,10 +399,10 @@ class JitFunction(Answers):
         observer, snapshot = observed(self.function, rebinding, baked, made, call.leaves, self.attributes)
         observer.nests = ArgumentNests(args, kwargs, call.tree, given, () if rebinding is None else (0,))
         trace.told, trace.met_outside = observer.deferred, lambda: (*observer.outside.values(), *trace.reached)
-        trace.stepped = self.stepped
+        trace.stepped, observer.lengths = self.stepped, self.lengths
         try:
             set_trace(trace)
-            with recording(trace), with_drawn(observer):
+            with recording(trace), with_drawn(observer, call):
                 with followed(trace, observer, made, call.leaves):
                     result = (rebinding or self.function)(*args, **kwargs)
                 apart = told_apart(made, call.leaves, observer.told_apart)  # first: places may be named by an identity

@@ -26,7 +26,7 @@ from autojit.jit.guards import same
 from autojit.jit.line_by_line import LineByLine
 from autojit.jit.muted_prints import unheard
 from autojit.jit.open_sizes import OpenSizes
-from autojit.jit.outcomes import BeginsAgain, Turned
+from autojit.jit.outcomes import BeginsAgain, Outcome, Turned, again_with
 from autojit.jit.result_places import Place
 from autojit.jit.step import Capture
 from autojit.jit.trace_entries import StateEntry
@@ -35,7 +35,7 @@ from autojit.jit.users_backward import foresee_backward
 
 def general_capture(
     call: Call, record: Callable[[Call, int], Capture], open_sizes: OpenSizes, note: Callable[[str], None]
-) -> Capture | BeginsAgain:
+) -> Capture | Outcome:
     """A capture that holds for all values of its open sizes; ``record`` makes one, given a shift for counts' hints.
 
     If there is none, the reason has been noted.
@@ -53,7 +53,7 @@ def general_capture(
             raise
         note(f"sizes were fixed: {type(error).__name__}: {error}")
         call.is_fixed, open_sizes.are_counts_fixed = True, not call.sizes
-        return BeginsAgain(is_fixed=True)
+        return again_with(call.drawn, BeginsAgain(is_fixed=True))
     trace = capture.trace
     if not trace.sizes and not trace.counted:
         foresee_backward(capture)

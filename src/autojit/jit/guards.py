@@ -89,6 +89,7 @@ class Guard:
     by_epoch: bool = False
     source: SourceLocation | None = None
     held_by: tuple[Any, Any] | None = None
+    length_of: Any = None  # the container whose length it is
     meant: Collection[int] = ()  # the ids of objects in ``expected`` for which no equal ones will do
     _held: tuple[tuple[Any, int], ...] = ()  # words, and what they were when it held at last
     _may_have_stand_in: bool = False

@@ -31,7 +31,7 @@ from autojit.jit.pytree import flatten
 from autojit.jit.recorded_results import RecordedResults
 from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import GradResult
-from autojit.jit.versions import count_calls
+from autojit.jit.versions import count_calls, count_unseen
 from autojit.runtime.entry import Entry, make_entry
 from autojit.runtime.entry_spec import (
     MISSING,
@@ -51,7 +51,7 @@ from autojit.runtime.entry_spec import (
 from autojit.runtime.executable import data_address
 from autojit.tensor.lent_gradients import UNTOUCHED_READER
 from autojit.tensor.memory_orders import order_of
-from autojit.tensor.state import guard_epoch
+from autojit.tensor.state import guard_epoch, no_epoch
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, wrap
 
@@ -79,6 +79,7 @@ class NativeStep:
         self.epoch = epoch  # the guard epoch before the guards were last verified
         self.slow = slow
         capture = step.capture
+        self.asks_epoch = any(guard.by_epoch for guard in capture.guards)  # else nothing that it counts is of interest
         args, self.kwargs_tree = capture.argument_tree.children
         self.is_nested = any(c.kind is not None for c in (*args.children, *self.kwargs_tree.children))
         self.listed = [g for g in capture.guards if not (g.by_epoch or g.is_native)]
@@ -123,6 +124,8 @@ class NativeStep:
         self.attempt: Callable[..., Any] = twin._layered if self.is_layered else self.entry.attempt
         for storage, changes in step.effects.counted():
             count_calls(storage, self, changes)
+        for storage, changes in step.effects.changed_unseen:
+            count_unseen(storage, self, changes)
 
     @property
     def is_present(self) -> bool:
@@ -277,7 +280,8 @@ class NativeStep:
         Another thread may have changed something after it was verified, so what is read here is looked at again.
         """
         self.epoch = epoch
-        self.entry.set_expected(0, epoch)
+        if self.asks_epoch:
+            self.entry.set_expected(0, epoch)
         words = {place: self._words(number)[k].expected for place, (number, k) in self.word_places.items()}
         if self.is_layered:
             self.listed[self._always_listed :] = stand_ins(self.step.capture.guards)
@@ -392,7 +396,7 @@ class NativeStep:
 
     def _guards(self) -> list[Any]:
         guards: list[Any] = [
-            WordGuard(guard_epoch, self.epoch),
+            WordGuard(guard_epoch, self.epoch) if self.asks_epoch else WordGuard(no_epoch, 0),
             WordGuard(self.step.segment.bindings, self.made_for[0]),
             WordGuard(self.step.capture.following.count, self.made_for[1]),
         ]

@@ -380,9 +380,9 @@ class ObservedCalls(ObservedTexts):
             self.note(obj, "dir()", f"dir({self.name_of(obj)})", lambda: tuple(dir(obj)), tuple(found))
         return found
 
-    def _len(self, container: Sized) -> int:
-        self.contents.length(container)
-        return len(container)
+    def _len(self, container: Sized) -> Any:
+        drawn = self.contents.length(container, may_draw=True)
+        return len(container) if drawn is None else drawn
 
     def _iter(self, *arguments: Any) -> Any:
         if len(arguments) == 1:

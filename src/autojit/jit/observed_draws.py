@@ -13,6 +13,7 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
+from autojit.jit.changing_lengths import Lengths
 from autojit.jit.draws import ArgumentPlace, Draw, Place, Raised, another_draw, is_drawn_from
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.line_by_line import DrawsByValues
@@ -47,6 +48,8 @@ class ObservedDraws(ObservedWrites):
         self.meant: dict[int, Any] = {}  # by id: objects of which it counts which one they are; see ``mean``
         self.draws_by_values = False  # whether something was drawn after Python had decided on a value of the step
         self._objects_drawn: dict[int, Any] = {}  # by id
+        self.lengths = Lengths()  # of containers outside, that change from call to call
+        self._lengths_drawn: dict[int, Any] = {}  # by id of the container
         self._position = 0
         self.decided: list[int] = []  # before each draw: how many decisions on numbers alone
         self.body: Any = None  # the trace of the body that runs: of a loop, or a branch
@@ -133,6 +136,23 @@ class ObservedDraws(ObservedWrites):
             return is_a(value, Tensor) and value._array is None
         return self.contents.is_changed(value) or any(map(self._is_of_step, value))
 
+    def length_drawn(self, container: Any, length: int) -> Any:
+        """How long a container was before the step, which is drawn once: it changes from call to call."""
+        known = self._lengths_drawn.get(id(container))
+        if known is not None:
+            return known
+        self.mean_itself(container)
+        draw = Draw(container.__len__, (), {}, here())
+        given = [value for other, value in self.given if other.is_length and other.is_as(draw, is_now=True)]
+        if not given:
+            self.drawn.append((draw, length))  # the next attempt is given it, after what this one is given
+        self._lengths_drawn[id(container)] = found = given[0] if given else length
+        return found
+
+    def mean_itself(self, container: object) -> None:
+        """No equal container does instead of this one."""
+        self.meant[id(container)] = container
+
     def draw_unless_of_tensors(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """``draw``, of a library's function; what gives tensors is part of the step."""
         self.arrays.refuse("what is read", args, kwargs)
@@ -168,6 +188,10 @@ class ObservedDraws(ObservedWrites):
                 self.enter(leaf)
 
     def _next_given(self) -> tuple[Draw, Any] | None:
+        """The next one that is given; lengths among them are found by their containers, whenever they are asked for."""
+        while self._position < len(self.given) and self.given[self._position][0].is_length:
+            self._position += 1
+            self.decided.append(self.decided[-1] if self.decided else 0)
         return self.given[self._position] if self._position < len(self.given) else None
 
     def _fetched(self, draw: Draw) -> Any:
@@ -211,6 +235,7 @@ class ObservedDraws(ObservedWrites):
             Turned: it cannot.
             TraceError: it was given what it does not draw.
         """
+        self._next_given()  # which passes over lengths at the end
         if self.draws_by_values or any(type(value) is Raised for _, value in self.drawn):
             raise Turned(DrawnOtherwise(self.drawn, DrawsByValues if self.draws_by_values else None))
         left = [draw for draw, _ in self.given[self._position :] if not draw.is_free]

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
-from autojit.core.epoch import switches
+from autojit.core.epoch import switch_epoch, switches
 from autojit.core.source import relay
 from autojit.core.user_warnings import taker
 from autojit.jit import outside_arrays
@@ -251,7 +251,11 @@ class Observer(ObservedCalls):
         for holder, key, name, read in self._late.values():
             self.note(holder, key, name, read, read())
         mean_objects(self.guards, kept, places)
-        return [*self.guards, *self.counted.guards, Guard("global switches", switches, self._switches, None, True)]
+        return [*self.guards, *self.counted.guards, _of_switches(self._switches)]
+
+
+def _of_switches(found: tuple[object, ...]) -> Guard:
+    return Guard("global switches", switches, found, WordsGuard(switch_epoch, lambda counter: counter))
 
 
 _OF_TENSORS = frozenset(dir(Tensor)) - {"__dict__"}

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.records import record
+from autojit.jit.draws import Raised
 from autojit.jit.line_by_line import LineByLine
 
 if TYPE_CHECKING:
@@ -101,6 +102,16 @@ class Eagerly:
     """Steps cannot do what the call does."""
 
     reason: LineByLine
+
+
+def again_with(drawn: Sequence[tuple[Draw, Any]], outcome: BeginsAgain) -> BeginsAgain | Rebinds | DrawnOtherwise:
+    """How a call goes on that is to begin again, after an attempt that has drawn this for it.
+
+    The next attempt is given it, and finds by itself the assumptions that this one has come to.
+    """
+    if any(type(value) is Raised for _, value in drawn):
+        return DrawnOtherwise(drawn)
+    return Rebinds((), drawn=drawn) if drawn else outcome
 
 
 Outcome = Ran | BeginsAgain | Rebinds | DrawnOtherwise | ToCompare | Eagerly

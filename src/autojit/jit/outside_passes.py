@@ -22,7 +22,7 @@ from autojit.ir.inline import inline
 from autojit.jit.call import CompiledCall
 from autojit.ops.cotangent_masks import masking
 from autojit.tensor.node import FREED, AccumulateGrad
-from autojit.tensor.state import grad_mode, guard_epoch, state
+from autojit.tensor.state import LINE_BY_LINE, grad_mode, guard_epoch, state
 from autojit.tensor.tensor import LIKE_LEAF, Tensor, type_of, wrap
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ def is_plain_now() -> bool:
         and not now["layers"]
         and now["observer"] is None
         and not now["anomaly"]
-        and now["detour"] is None
+        and now["detour"] in (None, LINE_BY_LINE)
         and now["autocast"] is None
         and now["recording_hooks"] is None
         and not config.disable

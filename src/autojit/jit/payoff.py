@@ -15,7 +15,7 @@ at: sixteen, then ever more.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,10 +30,18 @@ FREE = 16
 FREE_AT_LEAST = 4
 """So many may, however large they are: the first steps of a training loop make gradients and what optimisers keep."""
 NODES = 128
-"""A capture counts one more for so many nodes: 16 of a tree LSTM's steps took 9.9 s, as long as 1,000 calls of it."""
+"""A capture counts one more for so many nodes and arguments: 16 of a tree LSTM's steps took 9.9 s, as long as
+1,000 calls of it.
+"""
+FORMS = 8  # of a function: a program that finds ever more places is one whose captures serve no second call
 MOST_DOUBLED = 20  # times: what is waited for
 SHARE_SERVED = 4  # of so many calls steps are to serve one, else they are not worth looking for
+SEEN_AT_ONCE = 64  # arguments: of 500 it takes 5 ms to find that there is no step for them, three times a small step
 WAITING_KEPT = 64  # outcomes of one decision that have come once and not been captured
+
+
+def _no_step() -> None:
+    """What a capture that was given up refers to."""
 
 
 class Payoff:
@@ -41,8 +49,10 @@ class Payoff:
 
     def __init__(self, natives: NativeCalls) -> None:
         self.natives = natives
+        self.begun = 0  # captures
+        self._forms = 0
         self.by_python = 0  # calls that steps have served
-        self._made: list[weakref.ref[CompiledStep]] = []  # by captures that nothing has paid for
+        self._made: list[Callable[[], CompiledStep | None]] = []  # by captures that nothing has paid for
         self._waited = 0  # calls since the last capture
         self._missed = 0  # calls that no step served
         self._served = 0  # calls that steps had served before these
@@ -54,15 +64,22 @@ class Payoff:
         self._resting -= self._resting > 0
         return self._resting > 0
 
-    def waits(self, root: Captures, branch: Branch, path: Sequence[Decision], outcomes: Sequence[Split]) -> bool:
+    def waits(
+        self,
+        root: Captures,
+        branch: Branch,
+        path: Sequence[Decision],
+        outcomes: Sequence[Split],
+        leaves: Sequence[object] = (),
+    ) -> bool:
         """Whether a call that no step of a branch serves, which it has reached by a path, is to run line by line."""
         if self._waited >= self._to_wait():
             return False
         if not branch and self._comes_again(root, path, outcomes):
             return False
         self._waited += 1
-        if branch or path or root.leads_on:
-            self._miss()  # a kind of arguments that is not known is seen at once
+        if branch or path or root.leads_on or len(leaves) > SEEN_AT_ONCE:
+            self._miss()  # else it is seen at once that a kind of arguments is not known
         return True
 
     def _miss(self) -> None:
@@ -85,7 +102,8 @@ class Payoff:
         if in_vain < min(FREE_AT_LEAST, FREE):
             return 0
         steps = [ref() for ref in self._made]
-        each = 1 + sum(step.n_nodes for step in steps if step is not None) // (NODES * in_vain)
+        sizes = [step.n_nodes + len(step.capture.arguments) for step in steps if step is not None]
+        each = 1 + sum(sizes) // (NODES * in_vain)
         free = min(FREE, max(FREE_AT_LEAST, FREE // each))
         return 0 if in_vain < free else each << min(in_vain - free, MOST_DOUBLED)
 
@@ -100,6 +118,18 @@ class Payoff:
     def captured(self, step: CompiledStep) -> None:
         """A capture has been made, and its step is going to run for the first time."""
         self._made.append(weakref.ref(step))
+        self._waited = 0
+
+    def begin_form(self) -> None:
+        """The function gets another form (more places as arguments): its captures go, and have not been in vain."""
+        self._forms += 1
+        if self._forms <= FORMS:
+            self._made.clear()
+            self._missed, self._rest, self._resting = 0, FREE, 0
+
+    def gave_up(self) -> None:
+        """A call has been captured, as often as that took, and no step could serve it."""
+        self._made.append(_no_step)
         self._waited = 0
 
     def _comes_again(self, root: Captures, path: Sequence[Decision], outcomes: Sequence[Split]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -24,13 +24,38 @@ class TreeSpec:
     children: tuple[TreeSpec, ...] = ()
     keys: tuple[Any, ...] = ()
     key_kinds: tuple[Any, ...] = ()
+    count: int = field(init=False, repr=False, compare=False)  # of leaves
+    _hash: int | None = field(init=False, repr=False, compare=False)  # once asked for: a key of many tables
+
+    def __post_init__(self) -> None:
+        count = 1 if self.kind is None else sum([child.count for child in self.children])
+        object.__setattr__(self, "count", count)
+        object.__setattr__(self, "_hash", None)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, TreeSpec) or type(other) is not type(self):
+            return NotImplemented
+        if self.count != other.count:
+            return False
+        own, others = (self.kind, self.keys, self.key_kinds), (other.kind, other.keys, other.key_kinds)
+        return own == others and self.children == other.children
+
+    def __hash__(self) -> int:
+        known = self._hash
+        if known is None:
+            known = hash((self.kind, self.children, self.keys, self.key_kinds))
+            object.__setattr__(self, "_hash", known)
+        return known
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.kind, self.children, self.keys, self.key_kinds)  # hashes are a process's own
 
     @property
-    def count(self) -> int:
-        """The number of leaves."""
-        return 1 if self.kind is None else sum(child.count for child in self.children)
-
-    num_leaves = count  # torch's name
+    def num_leaves(self) -> int:
+        """The number of leaves, by torch's name."""
+        return self.count
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """Rebuild the tree."""

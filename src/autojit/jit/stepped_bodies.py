@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from autojit.core.errors import TraceError
 from autojit.core.source import SourceLocation, here
 from autojit.jit.line_by_line import Uncompiled
-from autojit.jit.outcomes import BeginsAgain, Rebinds, Turned
+from autojit.jit.outcomes import BeginsAgain, Turned, again_with
 from autojit.jit.read_hooks import active
 from autojit.tensor.state import state
 
@@ -73,7 +73,7 @@ def run_turn_by_turn(trace: Any, what: str, error: Exception) -> NoReturn:
         root.give_up(Uncompiled(f"{trace.name} in vmap or jvp {what}, at {here()}: ran line by line"))
     root.stepped.add(trace.place, trace.source, what)
     drawn = [] if active.observer is None else active.observer.drawn
-    raise Turned(Rebinds((), drawn=drawn) if drawn else BeginsAgain())
+    raise Turned(again_with(drawn, BeginsAgain()))
 
 
 def refuse_effect(trace: Any, what: str) -> NoReturn:

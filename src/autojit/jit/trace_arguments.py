@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autojit.jit.given_memory import TraceGiven
+from autojit.jit.versions import COUNTING
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor
 
@@ -51,3 +52,9 @@ class TraceArguments(TraceGiven):
         """The storages outside whose versions the function has moved on, and by how much."""
         known = [(before.target, before.slots[0]) for before in self._before.values()]
         return [(t, t.version - version) for t, version in known if isinstance(t, Storage) and t.version != version]
+
+    def changed_unseen(self) -> list[tuple[Storage, int]]:
+        """The storages outside that the function has changed as no version shows (``x.data``), and how often."""
+        known = [(before.target, *before.slots[:2]) for before in self._before.values()]
+        found = [(t, t.changes - changes - t.version + version) for t, version, changes in known if type(t) in COUNTING]
+        return [(t, n) for t, n in found if n > 0]

@@ -100,7 +100,7 @@ class Before:
 
     @staticmethod
     def of_storage(storage: Storage) -> Before:
-        return Before(storage, (storage.version, storage.changed_at, storage.changed_by))
+        return Before(storage, (storage.version, storage.changes, storage.changed_at, storage.changed_by))
 
     @staticmethod
     def of_tensor(t: Tensor) -> Before:
@@ -111,7 +111,7 @@ class Before:
         target = self.target
         if isinstance(target, Storage):
             after = self.of_storage(target)
-            target.version, target.changed_at, target.changed_by = self.slots
+            target.version, target.changes, target.changed_at, target.changed_by = self.slots
             return after
         after = self.of_tensor(target)
         if target._grad_fn is not self.slots[1]:

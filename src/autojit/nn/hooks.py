@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
-from autojit.core.epoch import hooks_of_all
+from autojit.core.epoch import bump_switch_epoch, hooks_of_all
 from autojit.core.user_warnings import warn
 from autojit.nn.backward_hooks import after_the_last_node, with_backward_hooks
 from autojit.tensor.node import RemovableHandle as TensorHandle
 from autojit.tensor.node import new_number, take_out
-from autojit.tensor.state import bump_guard_epoch, state
+from autojit.tensor.state import state
 
 HOOK_KINDS = (
     "_forward_pre_hooks",
@@ -56,7 +56,7 @@ class RemovableHandle(TensorHandle):
     def remove(self) -> None:
         """Take the hook away; a second call does nothing."""
         if take_out(self._kept, self.id):
-            bump_guard_epoch()
+            bump_switch_epoch()
             if state.hook_changes is None:  # a capture may put it back; a word about a hook that is gone does no harm
                 for table in self._beside:
                     table.pop(self.id, None)
@@ -76,7 +76,7 @@ def add_hook(hooks: dict[int, Any], hook: Any, prepend: bool = False) -> Removab
         hooks.clear()
     hooks[handle.id] = hook
     hooks.update(others)
-    bump_guard_epoch()
+    bump_switch_epoch()
     return handle
 
 

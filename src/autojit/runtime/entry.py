@@ -118,8 +118,11 @@ class NativeEntry:
         self._quiet_head[Head.fallback.place] = 0
         self._retry_head = self._quiet_head.copy()
         self._retry_head[Head.busy.place] = self._keep_table(np.zeros(GATE_WORDS, np.int64))
-        heads = self._head, self._quiet_head, self._retry_head
-        self.calls: Callable[[], int] = lambda: sum([int(head[Head.calls.place]) for head in heads])
+        first, second, third = [
+            head[Head.calls.place : Head.calls.place + 1].item
+            for head in (self._head, self._quiet_head, self._retry_head)
+        ]
+        self.calls: Callable[[], int] = lambda: first() + second() + third()
         self._quiet = new_builtin((new_capsule(data_address(self._quiet_head)), self))
         self._retry = new_builtin((new_capsule(data_address(self._retry_head)), self))
         self.call = new_builtin((new_capsule(data_address(self._head)), self))

@@ -15,7 +15,7 @@ import numpy as np
 from autojit.core.config import config
 from autojit.core.device import is_cpu_alone
 from autojit.core.dtypes import DType
-from autojit.core.epoch import bump_guard_epoch, guard_epoch
+from autojit.core.epoch import bump_guard_epoch, guard_epoch, no_epoch
 from autojit.core.errors import out_of_memory
 
 if TYPE_CHECKING:
@@ -73,7 +73,11 @@ class _Switches:
     observer: Any = None  # what is notified of what runs (the profiler's), or None
     view_replay: bool = False  # whether the history of a changed base's view names the function that made the view
     autocast: Precision | None = None  # the mode of mixed precision (``functions/autocast.py``)
-    detour: str | None = None  # why calls of jitted functions go through Python: "eager", "observed", or None
+    detour: str | None = None  # why calls of jitted functions go through Python: "eager", "observed", ...
+
+
+LINE_BY_LINE = "line by line"  # the detour of a call that no step serves
+BY_PYTHON = frozenset(("eager", LINE_BY_LINE))  # detours by which jitted functions run as they are written
 
 
 class State(_Switches, threading.local):
@@ -375,8 +379,9 @@ def quietly(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 __all__ = [
+    "BY_PYTHON", "LINE_BY_LINE",
     "Layer", "State", "become", "below", "bump_guard_epoch", "carry", "detour_of_modes", "grad_mode", "guard_epoch",
-    "holders", "is_tracing", "made_like", "outside_inference", "outside_trace", "quietly", "set_inference",
+    "holders", "is_tracing", "made_like", "no_epoch", "outside_inference", "outside_trace", "quietly", "set_inference",
     "set_layers", "set_trace", "state", "transform_mode", "with_layers",
     "with_trace",
 ]  # fmt: skip

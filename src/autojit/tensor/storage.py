@@ -68,11 +68,12 @@ class Storage:
     only); ``version`` counts in-place changes; ``changed_at`` is the user's line of the last one. ``changes`` counts
     those that a version does not: whoever remembers what the memory held asks it; those through ``x.data`` count for
     ``x`` as well, the storage's ``origin``. ``inference`` says that it was made in inference mode, so that its changes
-    need not be noticed by anybody.
+    need not be noticed by anybody. ``writers``, where native steps write it: which do (`jit.versions`).
     """
 
     __slots__ = (
         "__weakref__", "array", "change", "changed_by", "changes", "inference", "origin", "value", "version",
+        "writers",
     )  # fmt: skip
 
     def __init__(self, array: NDArray[Any] | None, value: Value | None) -> None:
@@ -82,6 +83,7 @@ class Storage:
         self.changes = 0
         self.inference = False
         self.origin: Storage | None = None
+        self.writers: Any
         self.change: Place | SourceLocation = UNKNOWN  # what ``changed_at`` is made of
         self.changed_by = ""
 

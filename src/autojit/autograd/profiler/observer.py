@@ -29,7 +29,7 @@ from autojit.ir.op import Op
 from autojit.ops.elementwise_arithmetic import Cast
 from autojit.runtime.kernel_timing import KernelRow, watching
 from autojit.tensor.node import LAST, Node, backward_name, next_number
-from autojit.tensor.state import detour_of_modes, state
+from autojit.tensor.state import BY_PYTHON, detour_of_modes, state
 
 if TYPE_CHECKING:
     from autojit.autograd.profiler.ranges import Ranges
@@ -80,7 +80,7 @@ class Observer:
         """Put everything back."""
         state.observer, watching.observer = None, None
         state.quiet, state.run = self.context, self.context.run
-        if self.detour != "eager":
+        if self.detour not in BY_PYTHON:
             state.detour = detour_of_modes()
 
     # -- what happens
