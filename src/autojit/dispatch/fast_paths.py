@@ -172,8 +172,9 @@ def drawn_by_kernel(composite: str, options: tuple[Any, ...], key: NDArray[Any],
     op: Any = Op.registry["fused_arrays"](composite, options)
     seed, offset = (np.array(word) for word in key)
     operands = seed, offset, np.empty(count, np.uint8)  # only the extent of the last is read
-    found = evaluate_by_kernel(op, operands)
-    return op.eager(*operands) if found is None else found
+    found: NDArray[Any] | None = evaluate_by_kernel(op, operands)
+    drawn: NDArray[Any] = op.eager(*operands) if found is None else found
+    return drawn
 
 
 def _narrow(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
