@@ -10,13 +10,12 @@ import warnings
 
 def main() -> None:
     """Three steps of the program named in the arguments, and what the cache did meanwhile."""
-    from tests.acceptance.programs import PROGRAMS, outcome
-
-    run = PROGRAMS[sys.argv[1]].build("tiny")
     import autojit as aj
+    from tests.acceptance.programs import PROGRAMS, outcome
 
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
+        run = PROGRAMS[sys.argv[1]].build("tiny")
         start_s = time.perf_counter()
         results = outcome(run, aj.jit, steps=3)
         elapsed_s = time.perf_counter() - start_s

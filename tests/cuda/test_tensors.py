@@ -47,7 +47,8 @@ def test_views_are_layouts_and_read_nothing(driver: EmulatedDriver, op_class: An
                 continue
             assert driver.counts["launches"] == before
             assert found.data_ptr() - there.data_ptr() == expected.data_ptr() - here.data_ptr() or not found.numel()
-            assert (found.shape, found.stride(), found.dtype) == (expected.shape, expected.stride(), expected.dtype)
+            assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+            assert found.stride() == expected.stride() or not found.numel()  # a copy without elements has no steps
             assert found._base is there
             if dtype in (aj.float32, aj.complex64):
                 assert found.tolist() == expected.tolist()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from autojit.core.config import config
 from autojit.core.dtypes import bfloat16, float16
 from autojit.core.errors import IndexOutOfRangeError
 from autojit.dispatch.kernels import LARGE, evaluate_by_kernel, evaluate_when_ready
@@ -99,7 +100,8 @@ _MANY_PRODUCTS = 4_000_000  # of one convolution: from here on NumPy needs so lo
 
 def _random_bits(op: RandomBits, arrays: Sequence[NDArray[Any]]) -> Any:
     words = int(np.prod(op.shape))
-    return drawn_by_kernel("bits_like", (), arrays[0], words).reshape(op.shape) if words else None
+    drawn = drawn_by_kernel("bits_like", (), arrays[0], words) if words else None
+    return None if drawn is None else drawn.reshape(op.shape)
 
 
 def _fused(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
@@ -167,8 +169,15 @@ def _fast_of(op: Op) -> Callable[..., Any] | None:
     return op.fast
 
 
-def drawn_by_kernel(composite: str, options: tuple[Any, ...], key: NDArray[Any], count: int) -> NDArray[Any]:
-    """A vector of ``count`` numbers by the composite ``<kind>_like`` of ``composites_arrays.py``, in one kernel."""
+def drawn_by_kernel(
+    composite: str, options: tuple[Any, ...], key: NDArray[Any], count: int
+) -> NDArray[np.generic] | None:
+    """A vector of ``count`` numbers by the composite ``<kind>_like`` of ``composites_arrays.py``, in one kernel.
+
+    None: few numbers, where nothing is to be compiled for so few (`AUTOJIT_DISABLE`).
+    """
+    if count < LARGE and config.disable:
+        return None
     op: Any = Op.registry["fused_arrays"](composite, options)
     seed, offset = (np.array(word) for word in key)
     operands = seed, offset, np.empty(count, np.uint8)  # only the extent of the last is read
@@ -264,7 +273,8 @@ def _rule_of(path: FastPath) -> Callable[..., Any]:
     limit, compute = path
 
     def fast(op: Op, *arrays: NDArray[Any]) -> Any:
-        if arrays[0].size < limit or state.reference:
+        size = arrays[0].size
+        if size < limit or state.reference or (0 < limit < LARGE > size and config.disable):
             return op.eager(*arrays)
         found = compute(op, arrays)
         return op.eager(*arrays) if found is None else found

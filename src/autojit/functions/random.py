@@ -184,7 +184,8 @@ def _by_kernel(name: str, key: Tensor, shape: Sequence[int], dtype: DType, place
         like = wrap(space_at(place).allocate((count,), np.uint8))  # only its extent is read
         drawn: Tensor = apply(Op.registry["fused_arrays"](name, (dtype,)), seed, offset, like)
         return wrap(on_layout(drawn._array, layout_in_memory(drawn._array).reshape(shape)))  # a view of no tensor
-    return wrap(drawn_by_kernel(name, (dtype,), key._array, count).reshape(shape))
+    drawn_now = drawn_by_kernel(name, (dtype,), key._array, count)
+    return None if drawn_now is None else wrap(drawn_now.reshape(shape))
 
 
 def _extents(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:

@@ -268,6 +268,11 @@ class Node:
 
 def qualified_name(fn: Callable[..., object]) -> str:
     """``module.function`` as a program writes it."""
+    from autojit.fx.code import public_path  # it writes nodes
+
+    path = public_path(fn)
+    if path is not None:
+        return path
     module, name = getattr(fn, "__module__", None) or "builtins", getattr(fn, "__name__", type(fn).__name__)
     return f"{'operator' if module == '_operator' else module}.{name}"
 

@@ -151,7 +151,7 @@ class Proxy:
         >>> print(graph)
         graph():
             %x : [num_users=2] = placeholder[target=x]
-            %relu : [num_users=1] = call_function[target=autojit.dispatch.op_functions.relu](args = (%x,), kwargs = {})
+            %relu : [num_users=1] = call_function[target=autojit.relu](args = (%x,), kwargs = {})
             %mul : [num_users=1] = call_function[target=operator.mul](args = (%relu, 2), kwargs = {})
             %neg : [num_users=1] = call_method[target=neg](args = (%x,), kwargs = {})
             %add : [num_users=0] = call_function[target=operator.add](args = (%mul, %neg), kwargs = {})

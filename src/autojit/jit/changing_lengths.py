@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from autojit.jit.draws import Draw
 
@@ -27,7 +27,7 @@ class Lengths:
         self._of: dict[int, Any] = {}
         for draw in draws:
             if draw.is_length:
-                owner: Any = draw.function.__self__  # type: ignore[attr-defined]
+                owner = cast("Any", draw.function).__self__
                 self._of[id(owner)] = owner
 
     def __contains__(self, container: object) -> bool:
