@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.fx.node import Argument, Node
+from autojit.fx.public_paths import public_path
 
 if TYPE_CHECKING:
     from autojit.fx.graph import Graph
@@ -67,26 +68,6 @@ def name_for(target: object) -> str:
     text = text[2:-2] if text.startswith("__") and text.endswith("__") else text.removeprefix("%")
     text = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", text)
     return re.sub("([a-z0-9])([A-Z])", r"\1_\2", text).lower()
-
-
-_OWNERS: dict[str, Any] = {"autojit": aj, "autojit.nn.functional": aj.nn.functional, "operator": operator}
-
-
-def function_at(path: str) -> Any:
-    """The function of a `public_path`."""
-    owner, _, name = path.rpartition(".")
-    return getattr(_OWNERS[owner], name)
-
-
-def public_path(value: object) -> str | None:
-    """``autojit.relu``: the path by which programs have a function of autojit's or of ``operator``; None: another."""
-    name = getattr(value, "__name__", "")
-    if not str(getattr(value, "__module__", "")).startswith(("autojit", "_operator")):
-        return None
-    for path, owner in _OWNERS.items():
-        if getattr(owner, name, None) is value:
-            return f"{path}.{name}"
-    return None
 
 
 class PythonCode(NamedTuple):

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from autojit.core.errors import UsageError
-from autojit.fx.code import Names, PythonCode, function_at, name_for, public_path, python_code
+from autojit.fx.code import Names, PythonCode, name_for, python_code
 from autojit.fx.node import Argument, Node, Target, map_aggregate, map_arg, qualified_name
+from autojit.fx.public_paths import function_at, public_path
 
 __all__ = ["Graph", "PythonCode"]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
 from autojit.fx.immutable_collections import immutable_dict, immutable_list
+from autojit.fx.public_paths import public_path
 
 if TYPE_CHECKING:
     from autojit.fx.graph import Graph
@@ -268,8 +269,6 @@ class Node:
 
 def qualified_name(fn: Callable[..., object]) -> str:
     """``module.function`` as a program writes it."""
-    from autojit.fx.code import public_path  # it writes nodes
-
     path = public_path(fn)
     if path is not None:
         return path
