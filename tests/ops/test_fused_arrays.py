@@ -71,6 +71,8 @@ def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
         "triu": ((-1,), [x]),
         "unit_vectors": ((2.0, 1, 1e-12), [x]),
         "var": (((0,), 0, False), [x]),
+        "window_maxima": ((((3, 2, 1, 1, True), (2, 1, 0, 2, False)), -float("inf")), [images]),
+        "window_means": ((((3, 2, 1, 1, True), (2, 1, 0, 2, False)), 6), [images]),
     }
 
 
@@ -137,6 +139,8 @@ OTHER_OPTIONS: list[tuple[str, tuple[Any, ...]]] = [
     ("softmax_cotangent", (1, False)),
     ("log_softmax_cotangent", (1, True)),
     ("rnn_cell", (False,)),
+    ("window_maxima", (((1, 1, 0, 1, False),), 0.0)),
+    ("window_means", (((1, 2, 0, 1, False),), None)),
     ("pointwise_losses", ("smooth_l1", (0.0,), "mean")),
     ("pointwise_losses", ("logit_loss", (), "sum")),
 ]

@@ -12,6 +12,7 @@ from autojit.ops.composites_loss import cross_entropy, one_hot, reduced
 from autojit.ops.composites_normalization import standardize
 from autojit.ops.composites_recurrent import gru_cell, gru_gates, lstm_cell, lstm_gates, rnn_cell
 from autojit.ops.composites_reduction import logsumexp, mean, norm, safe_sqrt, std, var, var_mean
+from autojit.ops.composites_windows import window_maxima, window_means
 from autojit.ops.cotangent_masks import cotangent_product, under_mask
 from autojit.ops.elementwise_arithmetic import add, div, mul, square, sub, where
 from autojit.ops.elementwise_exponential import exp, rsqrt
@@ -30,7 +31,7 @@ __all__ = [
     "gru_gates", "inner_product", "kron", "log_softmax_cotangent", "logsumexp", "lstm_cell", "lstm_gates", "nansum",
     "norm", "normal_like", "normalized", "normalized_with_moments", "one_hot", "outer", "pad", "pointwise_losses",
     "prod", "rms_normalized", "rnn_cell", "shifted_and_scaled", "softmax_cotangent", "squared_errors", "std", "tril",
-    "triu", "uniform_like", "unit_vectors", "var",
+    "triu", "uniform_like", "unit_vectors", "var", "window_maxima", "window_means",
 ]  # fmt: skip
 
 
