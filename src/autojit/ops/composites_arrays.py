@@ -19,7 +19,7 @@ from autojit.ops.elementwise_exponential import exp, rsqrt
 from autojit.ops.elementwise_logic import isnan
 from autojit.ops.elementwise_selection import clamp_min
 from autojit.ops.fused import COMPOSITES
-from autojit.ops.joining import stack
+from autojit.ops.joining import roll, stack
 from autojit.ops.matmul import kron, matmul, outer, swap_last
 from autojit.ops.random import normal, random_bits, uniform
 from autojit.ops.reductions import prod, sum
@@ -27,7 +27,7 @@ from autojit.ops.shape import pad, reshape
 from autojit.ops.triangles import diag_embed, tril, triu
 
 __all__ = [
-    "bits_like", "class_losses", "diag_embed", "distances", "distances_by_products", "gru_cell",
+    "bits_like", "class_losses", "cross", "diag_embed", "distances", "distances_by_products", "gru_cell",
     "gru_gates", "inner_product", "kron", "log_softmax_cotangent", "logsumexp", "lstm_cell", "lstm_gates", "nansum",
     "norm", "normal_like", "normalized", "normalized_with_moments", "one_hot", "outer", "pad", "pointwise_losses",
     "prod", "rms_normalized", "rnn_cell", "shifted_and_scaled", "softmax_cotangent", "squared_errors", "std", "tril",
@@ -107,6 +107,11 @@ def nansum(x: O, axes: Any, keep: bool) -> O:
 def unit_vectors(x: O, p: float, axis: int, eps: float) -> O:
     """``x`` over its p-norm along an axis, which counts as at least ``eps``."""
     return div(x, clamp_min(norm(x, p, axis, keep=True), eps))
+
+
+def cross(x: O, y: O, axis: int) -> O:
+    """The vector product along an axis of extent 3."""
+    return sub(mul(roll(x, -1, axis), roll(y, -2, axis)), mul(roll(x, -2, axis), roll(y, -1, axis)))
 
 
 def distances(x: O, y: O, p: float) -> O:
