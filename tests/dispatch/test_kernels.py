@@ -110,6 +110,7 @@ def test_operands_that_no_kernel_serves_go_the_usual_way() -> None:
 
 
 ONE_NODE: dict[str, tuple[str, Any]] = {
+    "cosines": ("SumBackward1", lambda x, y: F.cosine_similarity(x, y)),
     "sinc": ("SincBackward0", lambda x, y: x.sinc()),
     "xlogy": ("XlogyBackward0", lambda x, y: aj.xlogy(x, y)),
     "cross": ("LinalgCrossBackward0", lambda x, y: aj.linalg.cross(x, y)),

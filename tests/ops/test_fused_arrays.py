@@ -35,6 +35,7 @@ def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
     time, live = x[:6, :9].reshape(6, 3, 3), aj.arange(6).reshape(6, 1, 1) < aj.tensor([[6], [4], [1]])
     return {
         "class_losses": ((1, 0.1, "sum"), [x, classes]),
+        "cosines": ((1, 1e-8), [x, y]),
         "cross": ((1,), [draws(40, 3, 50), draws(40, 3, 1, seed=4)]),
         "ctc_losses": ((0, "sum", True), [time.log_softmax(2), labels, aj.tensor([6, 4, 0]), aj.tensor([2, 0, 1])]),
         "diag_embed": ((1, -2, -1), [x[0]]),

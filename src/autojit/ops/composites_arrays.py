@@ -27,7 +27,7 @@ from autojit.ops.shape import pad, reshape
 from autojit.ops.triangles import diag_embed, tril, triu
 
 __all__ = [
-    "bits_like", "class_losses", "cross", "diag_embed", "distances", "distances_by_products", "gru_cell",
+    "bits_like", "class_losses", "cosines", "cross", "diag_embed", "distances", "distances_by_products", "gru_cell",
     "gru_gates", "inner_product", "kron", "log_softmax_cotangent", "logsumexp", "lstm_cell", "lstm_gates", "nansum",
     "norm", "normal_like", "normalized", "normalized_with_moments", "one_hot", "outer", "pad", "pointwise_losses",
     "prod", "rms_normalized", "rnn_cell", "shifted_and_scaled", "softmax_cotangent", "squared_errors", "std", "tril",
@@ -107,6 +107,12 @@ def nansum(x: O, axes: Any, keep: bool) -> O:
 def unit_vectors(x: O, p: float, axis: int, eps: float) -> O:
     """``x`` over its p-norm along an axis, which counts as at least ``eps``."""
     return div(x, clamp_min(norm(x, p, axis, keep=True), eps))
+
+
+def cosines(x: O, y: O, axis: int, eps: float) -> O:
+    """The cosine of the angle between vectors along an axis; norms are at least ``eps``."""
+    directions = [div(v, clamp_min(norm(v, 2.0, (axis,), keep=True), eps)) for v in (x, y)]
+    return sum(mul(*directions), (axis,))
 
 
 def cross(x: O, y: O, axis: int) -> O:
