@@ -61,7 +61,8 @@ def test_views_by_strides_are_those_of_numpy() -> None:
     whole = np.arange(24.0)
     cases = [
         (whole, (3, 4), (8, 24)), (whole.reshape(4, 6), (4,), (56,)), (whole[:6], (4, 6), (48, 8)),
-        (whole.reshape(4, 6)[:, 1:], (2, 2), (48, 16)), (whole[:0], (0, 3), (8, 8)), (whole[5:6].reshape(()), (3,), (0,)),
+        (whole.reshape(4, 6)[:, 1:], (2, 2), (48, 16)), (whole[:0], (0, 3), (8, 8)),
+        (whole[5:6].reshape(()), (3,), (0,)),
     ]  # fmt: skip
     for x, shape, strides in cases:
         found, expected = as_strided(x, shape, strides), np.lib.stride_tricks.as_strided(x, shape, strides)
