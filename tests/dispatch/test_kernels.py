@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.dispatch import fast_paths
 from autojit.dispatch.kernels import LARGE, in_one_pass
+from autojit.ops import fused
 from autojit.ops.fused import COMPOSITES
 
 SIDE = 80
@@ -55,7 +57,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "celu": (1.5,), "elu": (0.7,), "gelu": ("tanh",), "hardshrink": (0.5,), "hardtanh": (-1.0, 1.0), "leaky_relu":
     (0.1,), "softplus": (2.0, 20.0), "softshrink": (0.5,), "threshold": (0.1, 3.0), "clamp": (-0.5, None), "addcmul":
     (0.5,), "addcdiv": (0.5,), "smooth_l1": (0.7,), "huber": (0.7,), "nan_to_num": (0.0, None, None),
-    "lerp": (0.3,),
+    "lerp": (0.3,), "add_scaled": (0.7,),
 }  # fmt: skip
 COUNTS = {
     "addcmul": 3,
@@ -66,8 +68,12 @@ COUNTS = {
     "probability_loss": 2,
     "logit_loss": 2,
     "gated": 2,
+    "xlogy": 2,
+    "add_scaled": 2,
+    "ldexp": 2,
+    "logaddexp2": 2,
 }
-WITHIN_0_AND_1 = ("logit", "probability_loss")
+WITHIN_0_AND_1 = ("logit", "probability_loss", "xlogy")
 
 
 @pytest.mark.parametrize("name", COMPOSITES)
@@ -101,3 +107,33 @@ def test_operands_that_no_kernel_serves_go_the_usual_way() -> None:
     row = x[:1].clone().requires_grad_()
     aj.addcmul(x, x, row.expand(SIDE, SIDE)).sum().backward()
     np.testing.assert_allclose(row.grad.numpy(), x.sum(0, keepdim=True).numpy(), rtol=1e-12)
+
+
+ONE_NODE: dict[str, tuple[str, Any]] = {
+    "cosines": ("SumBackward1", lambda x, y: F.cosine_similarity(x, y)),
+    "sinc": ("SincBackward0", lambda x, y: x.sinc()),
+    "xlogy": ("XlogyBackward0", lambda x, y: aj.xlogy(x, y)),
+    "cross": ("LinalgCrossBackward0", lambda x, y: aj.linalg.cross(x, y)),
+}
+
+
+@pytest.mark.parametrize("name", ONE_NODE)
+def test_a_function_of_few_numbers_is_one_node_named_as_torch_names_it(name: str) -> None:
+    node, call = ONE_NODE[name]
+    x, y = (aj.rand(4, 3, requires_grad=True) for _ in range(2))
+    function = call(x, y).grad_fn
+    assert function.name() == node
+    assert {before.name() for before, _ in function.next_functions} == {"torch::autograd::AccumulateGrad"}
+
+
+def test_a_composite_of_few_numbers_looks_for_its_program_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    for module in (fast_paths, fused):
+        find = module.program_of
+        monkeypatch.setattr(module, "program_of", lambda op, arrays, find=find: asked.append(op) or find(op, arrays))
+    for count in (3, 63, 64, 1000):
+        x = aj.rand(count)
+        for call in (F.silu, F.leaky_relu, lambda x: aj.addcmul(x, x, x)):
+            asked.clear()
+            call(x)
+            assert len(asked) == 1

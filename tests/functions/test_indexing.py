@@ -184,3 +184,23 @@ def test_a_write_that_does_not_fit_names_the_shapes_before_the_dtypes() -> None:
         x[x > -1] = aj.tensor([1.0, 2.0])
     with pytest.raises(RuntimeError, match="dtypes match"):
         x[x > -1] = aj.ones(4)
+
+
+def test_rows_by_an_index_tensor_are_what_the_general_form_gives() -> None:
+    for shape, index in (((5,), [4, 0, -1]), ((3, 4), [[2, 0], [1, 1]]), ((3, 0), [1]), ((2, 3), [])):
+        x = aj.arange(float(np.prod(shape))).reshape(shape).requires_grad_()
+        places = aj.tensor(index, dtype=aj.int64)
+        rows, general = x[places], x[places, ...]
+        assert aj.equal(rows, general) and rows.stride() == general.stride()
+        nodes = [found.grad_fn for found in (rows, general)]
+        assert [n.name() for n in nodes] == ["IndexBackward0"] * 2
+        assert [n._saved_self_sym_sizes for n in nodes] == [shape] * 2
+        assert [[aj.equal(i, places) for i in n._saved_indices] for n in nodes] == [[True]] * 2
+        assert aj.equal(*[aj.autograd.grad((found * found).sum(), x)[0] for found in (rows, general)])
+    for key in (aj.tensor([5]), aj.tensor([-6])):
+        told = []
+        for index in (key, (key, ...)):
+            with pytest.raises(IndexError) as info:
+                aj.zeros(5)[index]
+            told.append(str(info.value).splitlines()[0])
+        assert told[0] == told[1]

@@ -164,3 +164,46 @@ def test_layers_show_their_parameters_and_call_their_functions() -> None:
         np.testing.assert_allclose(layer(x).numpy(), expected.numpy(), rtol=1e-12)
     assert repr(nn.AvgPool1d(2)) == "AvgPool1d(kernel_size=(2,), stride=(2,), padding=(0,))"
     assert repr(nn.MaxUnpool2d(2)) == "MaxUnpool2d(kernel_size=(2, 2), stride=(2, 2), padding=(0, 0))"
+
+
+NODES: dict[str, tuple[str, Callable[[aj.Tensor], aj.Tensor]]] = {
+    "maxima of lines": ("SqueezeBackward1", lambda x: F.max_pool1d(x.flatten(2), 3)),
+    "maxima": ("MaxPool2DWithIndicesBackward0", lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True)),
+    "maxima of volumes": ("MaxPool3DWithIndicesBackward0", lambda x: F.max_pool3d(x, 2)),
+    "means of lines": ("SqueezeBackward1", lambda x: F.avg_pool1d(x.flatten(2), 3)),
+    "means": ("AvgPool2DBackward0", lambda x: F.avg_pool2d(x, 2, 1)),
+    "means of volumes": ("AvgPool3DBackward0", lambda x: F.avg_pool3d(x, 2)),
+}
+
+
+@pytest.mark.parametrize("side", [8, 40])
+@pytest.mark.parametrize("pool", NODES)
+def test_a_pool_is_one_node_named_as_torch_names_it(pool: str, side: int) -> None:
+    name, call = NODES[pool]
+    x = aj.tensor(draw((2, 3, side, side)), requires_grad=True)
+    if "volumes" in pool:
+        x = x.detach()[None].requires_grad_()
+    found = call(x)
+    assert found.grad_fn.name() == name
+    (before,) = (function for function, _ in found.grad_fn.next_functions)
+    assert before.name() in ("torch::autograd::AccumulateGrad", "ViewBackward0"), before
+
+
+@pytest.mark.parametrize("pool", ["maxima", "means"])
+def test_another_layout_of_images_is_kept_and_has_the_values_and_the_node(pool: str) -> None:
+    name = NODES[pool][0]
+    call = (lambda x: F.max_pool2d(x, 3, 2)) if pool == "maxima" else NODES[pool][1]
+    x = aj.tensor(draw((2, 3, 8, 8)))
+    other = x.to(memory_format=aj.channels_last).requires_grad_()
+    found = call(other)
+    assert found.is_contiguous(memory_format=aj.channels_last) and found.grad_fn.name() == name
+    assert aj.equal(found, call(x))
+
+
+def test_an_operand_that_changed_before_backward_is_refused() -> None:
+    for _, call in (NODES["maxima"], NODES["means"]):
+        x = aj.tensor(draw((2, 3, 8, 8)), requires_grad=True) * 1
+        found = call(x).sum()
+        x.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            found.backward()

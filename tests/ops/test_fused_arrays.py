@@ -35,6 +35,8 @@ def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
     time, live = x[:6, :9].reshape(6, 3, 3), aj.arange(6).reshape(6, 1, 1) < aj.tensor([[6], [4], [1]])
     return {
         "class_losses": ((1, 0.1, "sum"), [x, classes]),
+        "cosines": ((1, 1e-8), [x, y]),
+        "cross": ((1,), [draws(40, 3, 50), draws(40, 3, 1, seed=4)]),
         "ctc_losses": ((0, "sum", True), [time.log_softmax(2), labels, aj.tensor([6, 4, 0]), aj.tensor([2, 0, 1])]),
         "diag_embed": ((1, -2, -1), [x[0]]),
         "distances": ((3.0,), [x[:, :3], y[:, 3:6]]),
@@ -71,6 +73,8 @@ def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
         "triu": ((-1,), [x]),
         "unit_vectors": ((2.0, 1, 1e-12), [x]),
         "var": (((0,), 0, False), [x]),
+        "window_maxima": ((((3, 2, 1, 1, True), (2, 1, 0, 2, False)), -float("inf")), [images]),
+        "window_means": ((((3, 2, 1, 1, True), (2, 1, 0, 2, False)), 6), [images]),
     }
 
 
@@ -137,6 +141,8 @@ OTHER_OPTIONS: list[tuple[str, tuple[Any, ...]]] = [
     ("softmax_cotangent", (1, False)),
     ("log_softmax_cotangent", (1, True)),
     ("rnn_cell", (False,)),
+    ("window_maxima", (((1, 1, 0, 1, False),), 0.0)),
+    ("window_means", (((1, 2, 0, 1, False),), None)),
     ("pointwise_losses", ("smooth_l1", (0.0,), "mean")),
     ("pointwise_losses", ("logit_loss", (), "sum")),
 ]

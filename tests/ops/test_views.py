@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 import autojit as aj
 from autojit.core.dtypes import float64
+from autojit.core.strided_views import as_strided
 from autojit.ops import Permute, Reshape, Slice, ViewUpdate, diagonal, unfold
 from tests.ops.running import normal, record, run
 
@@ -54,3 +55,32 @@ def test_windows_that_overlap_are_written_as_in_eager_mode() -> None:
         return x * 1
 
     assert aj.jit(step)(aj.arange(6.0)).tolist() == step(aj.arange(6.0)).tolist()
+
+
+def test_views_by_strides_are_those_of_numpy() -> None:
+    whole = np.arange(24.0)
+    cases = [
+        (whole, (3, 4), (8, 24)), (whole.reshape(4, 6), (4,), (56,)), (whole[:6], (4, 6), (48, 8)),
+        (whole.reshape(4, 6)[:, 1:], (2, 2), (48, 16)), (whole[:0], (0, 3), (8, 8)),
+        (whole[5:6].reshape(()), (3,), (0,)),
+    ]  # fmt: skip
+    for x, shape, strides in cases:
+        found, expected = as_strided(x, shape, strides), np.lib.stride_tricks.as_strided(x, shape, strides)
+        np.testing.assert_array_equal(found, expected)
+        assert (found.strides, found.flags.writeable) == (expected.strides, expected.flags.writeable)
+        assert not found.size or np.shares_memory(found, whole)
+    whole.flags.writeable = False
+    assert not as_strided(whole, (3,), (8,)).flags.writeable
+
+
+def test_what_a_mask_chooses_is_what_numpy_chooses() -> None:
+    for x, mask in (((5,), (5,)), ((3, 4), (3, 4)), ((3, 1), (4,)), ((), ()), ((0,), (0,)), ((2,), (3, 1))):
+        a = np.random.default_rng(1).normal(size=x)
+        chosen = np.random.default_rng(2).random(mask) < 0.5
+        t = aj.tensor(a, requires_grad=True)
+        found = aj.masked_select(t, aj.tensor(chosen))
+        elements, kept = np.broadcast_arrays(a, chosen)
+        np.testing.assert_array_equal(found.detach().numpy(), elements[kept])
+        (slope,) = aj.autograd.grad(found.sum(), t)
+        (expected,) = aj.autograd.grad((t * aj.tensor(chosen)).sum(), t)
+        assert aj.equal(slope, expected)

@@ -125,14 +125,15 @@ def _fused(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
 
 
 def _in_parts(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
-    """The NumPy calls of a small composite, with the fast paths of its ops; None: there are none."""
+    """The NumPy calls of a small composite, with the fast paths of its ops; None where layouts or shapes differ."""
     shape = arrays[0].shape
-    if arrays[0].size < _LONG_SERIES or not all([a.shape == shape and a.flags.c_contiguous for a in arrays]):  # noqa: C419
-        return None
+    for a in arrays:
+        if a.shape != shape or not a.flags.c_contiguous:
+            return None
     program = program_of(op, arrays)
-    if not 0 < program.quick_from <= program.size:
-        return None
-    return op.one_or_all(program.run_by(_fast_of, arrays))
+    is_quick = 0 < program.quick_from <= program.size
+    found = program.run_by(_fast_of, arrays) if is_quick else program.run(*arrays)
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

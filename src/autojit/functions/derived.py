@@ -269,8 +269,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         raise UsageError("linalg.cross: inputs dimension must have length 3", {"input": input, "other": other})
     if x.dtype is not y.dtype or x.dtype is bool_:
         raise DTypeError(f"linalg.cross: expected scalar type {x.dtype.scalar_type} but found {y.dtype.scalar_type}")
-    ahead, behind = other.roll(-1, dim), other.roll(-2, dim)
-    return input.roll(-1, dim) * behind - input.roll(-2, dim) * ahead
+    return in_one_step("cross", (dim,), input, other, node="LinalgCrossBackward0")
 
 
 _DISTANCE_MODES = (

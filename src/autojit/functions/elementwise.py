@@ -14,6 +14,7 @@ from autojit.core.dtypes import HALVES, DType, bool_, complex128, float16, float
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
 from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.dispatch import apply, apply_single, in_range, number
+from autojit.dispatch.kernels import in_one_pass
 from autojit.dispatch.op_functions import binary, op_of, through_ops, unary
 from autojit.dispatch.promotion import (
     NUMBERS,
@@ -399,7 +400,7 @@ def isreal(input: Tensor) -> Tensor:
 @refuses("complex")
 def xlogy(input: Operand, other: Operand) -> Tensor:
     """``x * log(y)``, 0 where ``x`` is 0 (and ``y`` is not NaN)."""
-    return ops.xlogy(*floating_together(input, other, "xlogy"))
+    return in_one_pass("xlogy", (), *floating_together(input, other, "xlogy"), node="XlogyBackward0")
 
 
 def clone(input: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from autojit.core.errors import (
 )
 from autojit.core.sizes import agree, as_extent, is_symbolic, seems_equal, surely_equal
 from autojit.core.tracebacks import trim
+from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn
 from autojit.dispatch.inplace import copy_into, in_place
 from autojit.dispatch.on_device import moved, placed
@@ -61,6 +62,8 @@ def getitem(x: Tensor, key: object) -> Tensor:
     if type(index) is Tensor and type_of(index).dtype is bool_ and type_of(index).shape == type_of(x).shape:
         return x.masked_select(index)
     try:
+        if type(index) is Tensor and _are_rows(type_of(x), type_of(index)):
+            return _rows(x, index)
         subscript = normalize(x, index)
         seen = _view(x, subscript)
         if not subscript.is_advanced:
@@ -71,6 +74,19 @@ def getitem(x: Tensor, key: object) -> Tensor:
         raise
     if state.trace is not None and all(i is None or type_of(i).ndim == 0 for i in subscript.indices):
         found.__dict__["write_back"] = partial(setitem, x, index)  # as with ints, it is a view
+    return found
+
+
+def _are_rows(t: TensorType, index: TensorType) -> bool:
+    """Whether an index tensor is one that picks along the first axis as it is."""
+    return index.dtype is int64 and len(index.shape) > 0 and len(t.shape) > 0 and index.device == t.device
+
+
+def _rows(x: Tensor, index: Tensor) -> Tensor:
+    """``x[index]`` of an index tensor for the first axis: what the general form comes to."""
+    found = ops.gather_nd(x, index)
+    if found._grad_fn is not None:
+        rename_node(found, "IndexBackward0", indices=(KeptBy(None, 1),), self_sym_sizes=type_of(x).shape)
     return found
 
 

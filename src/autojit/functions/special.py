@@ -47,13 +47,7 @@ def sinc(input: Tensor) -> Tensor:
         is_zero = eq(angle.detach(), 0)
         return where(is_zero, 1.0, div(angle.sin(), where(is_zero, 1.0, angle)))
     x = cast(given, float32) if dtype in (bfloat16, float16) else given
-    whole = x.detach().round()
-    is_odd = eq(whole - 2 * (whole / 2).floor(), 1)
-    rest = (x - whole) * math.pi  # exact before the product, so that zeros are zeros however large x is
-    sine = where(is_odd, -rest.sin(), rest.sin())
-    is_near = whole.eq(0) & (x.detach().abs() < 0.25)
-    away = div(sine, where(is_near, 1.0, x * math.pi))
-    return cast(where(is_near, sinc_near_zero(where(is_near, rest, 0.0).square()), away), dtype)
+    return cast(in_one_pass("sinc", (), x, node="SincBackward0"), dtype)
 
 
 @declared(in_place="values", out=True, numbers="none")
@@ -68,18 +62,6 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """``log2(2 ** x + 2 ** y)`` without overflow."""
     return ops.logaddexp2(*floating_together(input, other, "logaddexp2"))
-
-
-_SINC_TERMS = tuple((2 * k + 2) * (2 * k + 3) for k in range(9))  # z**18 / 19! is 1e-19 at pi / 4
-
-
-def sinc_near_zero(square: Tensor) -> Tensor:
-    """``sin(z) / z`` of ``z**2`` by its series, whose derivatives of all orders are series, too."""
-    last, *others = reversed(_SINC_TERMS)
-    found = 1 - square / last * 1.0
-    for divisor in others:
-        found = 1 - square / divisor * found
-    return found
 
 
 def _polygamma_method(self: Tensor, n: int) -> Tensor:

@@ -12,13 +12,14 @@ from autojit.ops.composites_loss import cross_entropy, one_hot, reduced
 from autojit.ops.composites_normalization import standardize
 from autojit.ops.composites_recurrent import gru_cell, gru_gates, lstm_cell, lstm_gates, rnn_cell
 from autojit.ops.composites_reduction import logsumexp, mean, norm, safe_sqrt, std, var, var_mean
+from autojit.ops.composites_windows import window_maxima, window_means
 from autojit.ops.cotangent_masks import cotangent_product, under_mask
 from autojit.ops.elementwise_arithmetic import add, div, mul, square, sub, where
 from autojit.ops.elementwise_exponential import exp, rsqrt
 from autojit.ops.elementwise_logic import isnan
 from autojit.ops.elementwise_selection import clamp_min
 from autojit.ops.fused import COMPOSITES
-from autojit.ops.joining import stack
+from autojit.ops.joining import roll, stack
 from autojit.ops.matmul import kron, matmul, outer, swap_last
 from autojit.ops.random import normal, random_bits, uniform
 from autojit.ops.reductions import prod, sum
@@ -26,11 +27,11 @@ from autojit.ops.shape import pad, reshape
 from autojit.ops.triangles import diag_embed, tril, triu
 
 __all__ = [
-    "bits_like", "class_losses", "diag_embed", "distances", "distances_by_products", "gru_cell",
+    "bits_like", "class_losses", "cosines", "cross", "diag_embed", "distances", "distances_by_products", "gru_cell",
     "gru_gates", "inner_product", "kron", "log_softmax_cotangent", "logsumexp", "lstm_cell", "lstm_gates", "nansum",
     "norm", "normal_like", "normalized", "normalized_with_moments", "one_hot", "outer", "pad", "pointwise_losses",
     "prod", "rms_normalized", "rnn_cell", "shifted_and_scaled", "softmax_cotangent", "squared_errors", "std", "tril",
-    "triu", "uniform_like", "unit_vectors", "var",
+    "triu", "uniform_like", "unit_vectors", "var", "window_maxima", "window_means",
 ]  # fmt: skip
 
 
@@ -106,6 +107,17 @@ def nansum(x: O, axes: Any, keep: bool) -> O:
 def unit_vectors(x: O, p: float, axis: int, eps: float) -> O:
     """``x`` over its p-norm along an axis, which counts as at least ``eps``."""
     return div(x, clamp_min(norm(x, p, axis, keep=True), eps))
+
+
+def cosines(x: O, y: O, axis: int, eps: float) -> O:
+    """The cosine of the angle between vectors along an axis; norms are at least ``eps``."""
+    directions = [div(v, clamp_min(norm(v, 2.0, (axis,), keep=True), eps)) for v in (x, y)]
+    return sum(mul(*directions), (axis,))
+
+
+def cross(x: O, y: O, axis: int) -> O:
+    """The vector product along an axis of extent 3."""
+    return sub(mul(roll(x, -1, axis), roll(y, -2, axis)), mul(roll(x, -2, axis), roll(y, -1, axis)))
 
 
 def distances(x: O, y: O, p: float) -> O:

@@ -7,17 +7,18 @@ from autojit.core.errors import ArgumentError
 from autojit.ir.op import O
 from autojit.ops.base import normalize_axis
 from autojit.ops.composites_activation import log_softmax
+from autojit.ops.composites_pointwise import xlogy
 from autojit.ops.composites_reduction import mean
 from autojit.ops.elementwise_arithmetic import add, cast, mul, neg, stop_gradient, sub, where
 from autojit.ops.elementwise_exponential import exp, log, logaddexp
-from autojit.ops.elementwise_logic import eq, le, logical_and, logical_or
+from autojit.ops.elementwise_logic import eq
 from autojit.ops.probabilities import probability_loss
 from autojit.ops.reductions import amax, restore_axes, sum
-from autojit.ops.sources import iota, literal
+from autojit.ops.sources import iota
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "one_hot", "pick", "reduced",
-    "soft_cross_entropy", "xlogy",
+    "soft_cross_entropy",
 ]  # fmt: skip
 
 
@@ -86,14 +87,6 @@ def binary_cross_entropy_with_logits(x: O, target: O, positive_weight: O | None 
 
 binary_cross_entropy = probability_loss
 """Per element: the cross-entropy of ``target`` and the probability ``p``; logarithms are at least -100."""
-
-
-def xlogy(x: O, y: O) -> O:
-    """``x * log(y)``, and 0 where ``x`` is 0 unless ``y`` is NaN."""
-    x = x if hasattr(x, "_bind") else literal(y, x)
-    is_free = logical_and(eq(x, 0), logical_or(le(y, 0), eq(y, float("inf"))))
-    found: O = mul(x, log(where(is_free, 1, y)))
-    return found
 
 
 def kl_div(log_p: O, target: O, log_target: bool = False) -> O:

@@ -12,18 +12,19 @@ from autojit.ir.op import O
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, where
 from autojit.ops.elementwise_complex import abs
 from autojit.ops.elementwise_complex import abs as modulus
-from autojit.ops.elementwise_exponential import exp2, log1p, logaddexp, sigmoid
-from autojit.ops.elementwise_logic import eq, lt
+from autojit.ops.elementwise_exponential import exp2, log, log1p, logaddexp, sigmoid
+from autojit.ops.elementwise_logic import eq, le, logical_and, logical_or, lt
+from autojit.ops.elementwise_rounding import floor, round, trunc
 from autojit.ops.elementwise_rounding import frac as fraction
-from autojit.ops.elementwise_rounding import trunc
 from autojit.ops.elementwise_selection import clamp, maximum, nan_to_num
+from autojit.ops.elementwise_trigonometric import sin
 from autojit.ops.halves import rounded_once
 from autojit.ops.probabilities import logit, probability_loss
 from autojit.ops.sources import NUMBERS, Number, is_one, literal
 
 __all__ = [
     "add_scaled", "addcdiv", "addcmul", "clamp", "fraction", "gated", "huber", "ldexp", "lerp", "logaddexp2", "logit",
-    "logit_loss",    "nan_to_num", "probability_loss", "smooth_l1",
+    "logit_loss", "nan_to_num", "probability_loss", "sinc", "smooth_l1", "xlogy",
 ]  # fmt: skip
 
 
@@ -105,3 +106,34 @@ def huber(x: O, y: O, delta: float = 1.0) -> O:
     distance = abs(difference)
     linear = mul(sub(distance, 0.5 * delta), delta)
     return where(lt(distance, delta), mul(square(difference), 0.5), linear)
+
+
+def xlogy(x: O, y: O) -> O:
+    """``x * log(y)``, and 0 where ``x`` is 0 unless ``y`` is NaN."""
+    x = x if hasattr(x, "_bind") else literal(y, x)
+    is_free = logical_and(eq(x, 0), logical_or(le(y, 0), eq(y, float("inf"))))
+    found: O = mul(x, log(where(is_free, 1, y)))
+    return found
+
+
+_SINC_TERMS = tuple((2 * k + 2) * (2 * k + 3) for k in range(9))  # z**18 / 19! is 1e-19 at pi / 4
+
+
+def sinc(x: O) -> O:
+    """``sin(pi x) / (pi x)`` of real numbers, 1 at 0."""
+    whole = round(x)
+    is_odd = eq(sub(whole, mul(floor(div(whole, 2)), 2)), 1)
+    rest = mul(sub(x, whole), math.pi)  # exact before the product, so that zeros are zeros however large x is
+    sine = sin(rest)
+    is_near = logical_and(eq(whole, 0), lt(abs(x), 0.25))
+    away = div(where(is_odd, neg(sine), sine), where(is_near, 1, mul(x, math.pi)))
+    return where(is_near, sinc_near_zero(square(where(is_near, rest, 0))), away)
+
+
+def sinc_near_zero(square: O) -> O:
+    """``sin(z) / z`` of ``z**2`` by its series, whose derivatives of all orders are series, too."""
+    last, *others = reversed(_SINC_TERMS)
+    found = sub(1, div(square, last))
+    for divisor in others:
+        found = sub(1, mul(div(square, divisor), found))
+    return found

@@ -20,7 +20,6 @@ from autojit.ops.by_name import apply
 from autojit.ops.elementwise_arithmetic import cast
 from autojit.ops.elementwise_base import Pointwise
 from autojit.ops.indexing import gather_nd
-from autojit.ops.joining import select
 from autojit.ops.samples import Samples
 from autojit.ops.shape import broadcast_to, reshape
 from autojit.ops.sorting import HALVES
@@ -65,6 +64,8 @@ class Nonzero(DataDependent):
     remedy: ClassVar[str] = "use where(condition, x, y), or call it outside the compiled function"
 
     def eager(self, x: Ndarray) -> Ndarray:
+        if x.ndim == 1:
+            return np.flatnonzero(x).astype(np.int64, copy=False).reshape(-1, 1)
         return np.stack(np.nonzero(np.atleast_1d(x)), axis=1).astype(np.int64).reshape(-1, x.ndim)
 
 
@@ -139,9 +140,13 @@ def nonzero(x: O) -> O:
 
 def masked_select(x: O, mask: O) -> O:
     """The elements where the mask holds, as a vector; operands broadcast. Differentiable in ``x``; eager only."""
-    shape = np.broadcast_shapes(x.spec.shape, mask.spec.shape)
-    places = nonzero(reshape(broadcast_to(mask, shape), (-1,)))
-    return gather_nd(reshape(broadcast_to(x, shape), (-1,)), select(places, 1, 0))
+    if x.spec.shape != mask.spec.shape:
+        shape = np.broadcast_shapes(x.spec.shape, mask.spec.shape)
+        x, mask = broadcast_to(x, shape), broadcast_to(mask, shape)
+    if x.spec.ndim != 1:
+        x, mask = reshape(x, (x.spec.size,)), reshape(mask, (mask.spec.size,))
+    places = nonzero(mask)
+    return gather_nd(x, reshape(places, places.spec.shape[:1]))
 
 
 def unique(x: O, axis: int | None = None) -> tuple[O, O, O]:

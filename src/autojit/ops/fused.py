@@ -63,6 +63,8 @@ def zeroes_cotangents(name: str, options: tuple[Any, ...]) -> bool:
         return bool(options[-1])
     if name == "rnn_cell":
         return not options[0]
+    if name in ("window_maxima", "window_means"):  # slices, except of windows of one element over all of an axis
+        return any((size, stride) != (1, 1) for size, stride, *_ in options[0])
     return name not in _DENSE and (name, *options) != ("smooth_l1", 0)
 
 

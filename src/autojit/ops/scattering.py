@@ -15,7 +15,7 @@ import numpy as np
 from autojit.core.dtypes import DType, bfloat16, float16
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError
 from autojit.core.records import record
-from autojit.core.sizes import fit_together
+from autojit.core.sizes import fit_together, surely_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Ndarray, O, Operand, Operands, bind
@@ -109,7 +109,8 @@ class Scatter(Scattering):
         return self._check(base, src, index.shape)
 
     def eager(self, base: Ndarray, src: Ndarray, index: Ndarray) -> Ndarray:
-        places = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+        after = range(index.ndim)[::-1]
+        places = [np.arange(n).reshape(-1, *(1,) * k) for n, k in zip(index.shape, after, strict=True)]
         places[self.axis] = wrapped(self.name, index, self.axis, base.shape[self.axis])
         return write(base, tuple(places), src, self.combine)
 
@@ -286,7 +287,8 @@ def scatter_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
         )
     if any(n > m for n, m in zip(index.spec.shape, src.spec.shape, strict=True)):
         raise ShapeError("scatter(): Expected index to be no larger than src", {"index": index, "src": src})
-    used = strided_slice(src, [0] * src.spec.ndim, index.spec.shape)
+    is_whole = surely_equal(src.spec.shape, index.spec.shape)
+    used = src if is_whole else strided_slice(src, [0] * src.spec.ndim, index.spec.shape)
     return bind(Scatter(axis, combine), base, used, index)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.records import record
-from autojit.core.sizes import fit, size_max, surely_equal, surely_less
+from autojit.core.sizes import fit, is_symbolic, size_max, surely_equal, surely_less
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
 from autojit.ir.op import Ndarray, O, Op, Operands, bind
@@ -451,9 +451,18 @@ def strided_slice(x: O, starts: Sequence[int], stops: Sequence[int | None], step
 
 def slice_axis(x: O, axis: int, start: int, stop: int | None, step: int = 1) -> O:
     """``x[start:stop:step]`` along one axis."""
-    axis = normalize_axis(axis, x.spec.ndim, "slice")
-    starts, steps = [0] * x.spec.ndim, [1] * x.spec.ndim
-    stops: list[int | None] = [None] * x.spec.ndim
+    shape = x.spec.shape
+    ndim = len(shape)
+    axis = normalize_axis(axis, ndim, "slice")
+    starts, steps = [0] * ndim, [1] * ndim
+    if step > 0 and not any(map(is_symbolic, (start, stop, *shape))):
+        first, last = slice_span(start, stop, step, shape[axis])
+        if step == 1 and first == 0 and last == shape[axis]:
+            return x
+        ends = list(shape)
+        starts[axis], ends[axis], steps[axis] = first, last, step
+        return bind(Slice(tuple(starts), tuple(ends), tuple(steps)), x)
+    stops: list[int | None] = [None] * ndim
     starts[axis], stops[axis], steps[axis] = start, stop, step
     return strided_slice(x, starts, stops, steps)
 

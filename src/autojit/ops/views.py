@@ -63,10 +63,12 @@ class Diagonal(View):
     def eager(self, x: Ndarray) -> Ndarray:
         rows, columns = x.shape[self.axis1], x.shape[self.axis2]
         length = self._length(rows, columns)
-        first = [slice(None)] * x.ndim
-        row, column = self._first()
-        first[self.axis1], first[self.axis2] = slice(row, row + length), slice(column, column + length)
-        corner = x[tuple(first)]
+        corner = x
+        if self.offset:
+            first = [slice(None)] * x.ndim
+            row, column = self._first()
+            first[self.axis1], first[self.axis2] = slice(row, row + length), slice(column, column + length)
+            corner = x[tuple(first)]
         kept = [a for a in range(x.ndim) if a not in (self.axis1, self.axis2)]
         shape = (*(x.shape[a] for a in kept), length)
         strides = (*(x.strides[a] for a in kept), x.strides[self.axis1] + x.strides[self.axis2])

@@ -20,7 +20,8 @@ from autojit.functions.elementwise import log1p
 from autojit.functions.factories import full_like
 from autojit.functions.out_arguments import with_out
 from autojit.functions.refused_dtypes import refuses
-from autojit.functions.special import erfc, lgamma, sinc_near_zero
+from autojit.functions.special import erfc, lgamma
+from autojit.ops.composites_pointwise import sinc_near_zero
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
 

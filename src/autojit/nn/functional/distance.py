@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import autojit as aj
 from autojit.core.errors import DTypeError, ShapeError
+from autojit.core.sizes import surely_equal
 from autojit.core.top_level import top_level
+from autojit.dispatch.composite_nodes import as_float
 from autojit.dispatch.kernels import in_one_step
 from autojit.functions.autocast import in_full_precision_on_devices
 from autojit.functions.refused_dtypes import refuses
 from autojit.nn.functional.reduction import promoted
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
+from autojit.tensor.tensor import type_of
 
 __all__ = ["cosine_similarity", "normalize", "pairwise_distance", "pdist"]
 
@@ -35,13 +38,18 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, o
 @in_full_precision_on_devices
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along ``dim`` of the broadcast inputs."""
-    left, right = promoted(*aj.broadcast_tensors(x1, x2))
+    are_alike = surely_equal(type_of(x1).shape, type_of(x2).shape)
+    left, right = promoted(*(x1, x2) if are_alike else aj.broadcast_tensors(x1, x2))
     if not left.is_floating_point():
         raise DTypeError(
             f"cosine_similarity: expected common dtype to be floating point, yet common dtype is {left.dtype}",
             {"x1": x1, "x2": x2},
             "convert an operand: x1.float()",
         )
+    axis = normalize_axis(dim, left.ndim, "cosine_similarity") if type(dim) is int and left.ndim else -1
+    if axis >= 0 and left.dtype in (aj.float32, aj.float64):
+        found: Tensor = in_one_step("cosines", (axis, as_float(eps)), left, right, node="SumBackward1")
+        return found
     left_norm = _p_norm(left, 2.0, dim, True).clamp(min=eps)
     right_norm = _p_norm(right, 2.0, dim, True).clamp(min=eps)
     return ((left / left_norm) * (right / right_norm)).sum(dim)

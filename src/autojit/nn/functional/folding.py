@@ -13,7 +13,8 @@ from autojit.functions.formats import laid_out_as
 from autojit.functions.own_memory import own_memory
 from autojit.functions.refused_dtypes import refuses
 from autojit.history.op_node import rename_node
-from autojit.nn.functional.windows import Extents, Window, numbers
+from autojit.nn.functional.windows import Extents, numbers, view_of
+from autojit.ops.composites_windows import Window
 from autojit.tensor import Tensor
 
 __all__ = ["fold", "max_unpool1d", "max_unpool2d", "max_unpool3d", "unfold"]
@@ -55,8 +56,8 @@ def _unfolded(input: Tensor, kernel_size: Extents, dilation: Extents, padding: E
         )
     rows, columns = blocks
     lead = input.ndim - 2
-    seen = rows.view(rows.padded(input, lead, 0), lead)
-    seen = columns.view(columns.padded(seen, lead + 1, 0), lead + 1)  # (..., c, h', w', kh, kw)
+    seen = view_of(rows, rows.padded(input, lead, 0), lead)
+    seen = view_of(columns, columns.padded(seen, lead + 1, 0), lead + 1)  # (..., c, h', w', kh, kw)
     order = (*range(lead), lead + 2, lead + 3, lead, lead + 1)
     taps = input.shape[-3] * rows.size * columns.size
     return seen.permute(order).reshape(*input.shape[:-3], taps, rows.count * columns.count)

@@ -9,6 +9,7 @@ import numpy as np
 import autojit as aj
 from autojit import ops
 from autojit.autograd import Function
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import HALVES
 from autojit.core.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
@@ -212,6 +213,14 @@ _NEGATIVE_CLASS = "Class values must be non-negative."
 _LARGE_CLASS = "Class values must be smaller than num_classes."
 
 
+def _lie_below(classes: Tensor, count: int) -> bool:
+    """Whether class indices can be looked at and are all within 0 .. count - 1."""
+    if not is_known(classes):
+        return False
+    seen = host_copy(classes._array)
+    return not seen.size or bool(0 <= seen.min() and seen.max() < count)
+
+
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """1 at each class index along a new last axis. Shapes: ``i64[...] -> i64[..., num_classes]``."""
     if tensor.dtype is not aj.int64:
@@ -222,7 +231,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(tensor.max().item()) + 1
     if num_classes <= 0 and tensor.numel():
         raise UsageError("num_classes should be positive")
-    if not is_known(tensor) or (tensor.numel() and (tensor.min() < 0 or tensor.max() >= num_classes)):
+    if not _lie_below(tensor, num_classes):
         valid = f"0 to {num_classes - 1}" if type(num_classes) is int else "0 to num_classes - 1"
         require(tensor, lambda t: t >= 0, _NEGATIVE_CLASS, valid, named="tensor")
         require(tensor, lambda t: t < num_classes, _LARGE_CLASS, valid, named="tensor")

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import autojit as aj
 from autojit.core.errors import DTypeError, UsageError
 from autojit.core.top_level import top_level
+from autojit.dispatch.kernels import in_one_step
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.own_memory import own_memory
 from autojit.functions.refused_dtypes import refuses
+from autojit.history.op_node import rename_node
 from autojit.nn.functional.windows import (
+    LONGEST_CHAIN,
     Extents,
-    Window,
     check_rank,
     flat_places,
     in_single,
+    lowest,
     numbers,
     window_max,
     window_sum,
     windows,
 )
+from autojit.ops.composites_windows import Window
 from autojit.tensor import Tensor
 
 __all__ = [
@@ -44,10 +47,30 @@ def _max_pool(
     name = f"max_pool{ndim}d"
     check_rank(name, input, ndim)
     found = windows(name, input, kernel_size, stride, padding, dilation, ndim, ceil_mode)
+    node = _node("MaxPool{}DWithIndices", ndim)
+    if not return_indices and _is_short(found) and input.is_contiguous():
+        return in_one_step("window_maxima", (_spans(found, ceil_mode), lowest(input)), input, node=node)
     best, places = input, list[Tensor]() if return_indices else None
     for axis in reversed(range(ndim)):
         best, places = window_max(best, input.ndim - ndim + axis, found[axis], places)
+    if best is not input:
+        rename_node(best, node)
     return best if places is None else (best, flat_places(places, input.shape[-ndim:]))
+
+
+def _is_short(found: list[Window]) -> bool:
+    """Whether all windows are chains of elementwise steps."""
+    return all(w.size <= LONGEST_CHAIN for w in found)
+
+
+def _spans(found: list[Window], ceil_mode: bool) -> tuple[tuple[int, int, int, int, bool], ...]:
+    """What windows are apart from the extents that they are over."""
+    return tuple((w.size, w.stride, w.padding, w.dilation, ceil_mode) for w in found)
+
+
+def _node(name: str, ndim: int) -> str:
+    """The node as torch names it: over one axis it is an image's of one row, without the row."""
+    return f"{name.format(ndim)}Backward0" if ndim > 1 else "SqueezeBackward1"
 
 
 @top_level
@@ -185,13 +208,16 @@ def _avg_pool(
     if divisor_override == 0:
         raise UsageError("divisor must be not zero")
     found = windows(name, input, kernel_size, stride, padding, 1, ndim, ceil_mode)
-    total = in_single(input)
-    for axis in reversed(range(ndim)):
-        total = window_sum(total, input.ndim - ndim + axis, found[axis])
-    if divisor_override is None:
-        means = _divided(total, found, input.shape[-ndim:], count_include_pad)
+    given = in_single(input)
+    divisor = _divisor(given, found, count_include_pad) if divisor_override is None else divisor_override
+    node = _node("AvgPool{}D", ndim)
+    if _is_short(found) and given.is_contiguous() and given.is_floating_point() and not isinstance(divisor, Tensor):
+        means = in_one_step("window_means", (_spans(found, ceil_mode), divisor), given, node=node)
     else:
-        means = _quotient(total, divisor_override)
+        total = given
+        for axis in reversed(range(ndim)):
+            total = window_sum(total, input.ndim - ndim + axis, found[axis])
+        means = rename_node(_quotient(total, divisor), node)
     return means if means.dtype is input.dtype else means.to(input.dtype)
 
 
@@ -200,16 +226,17 @@ def _quotient(total: Tensor, divisor: Any) -> Tensor:
     return total / divisor if total.is_floating_point() else aj.div(total, divisor, rounding_mode="trunc")
 
 
-def _divided(total: Tensor, found: list[Window], extents: Sequence[int], include_pad: bool) -> Tensor:
-    """Divide each window by the number of its elements: a number if all have as many."""
+def _divisor(x: Tensor, found: list[Window], include_pad: bool) -> Any:
+    """The number of every window's elements: one number if all have as many."""
+    extents = x.shape[-len(found) :]
     counts = [_counts(w, n, include_pad) for w, n in zip(found, extents, strict=True)]
     if all(min(line) == max(line) for line in counts):
-        return _quotient(total, prod(line[0] for line in counts))
-    divisor = aj.ones((), dtype=total.dtype, device=total.device)
+        return prod(line[0] for line in counts)
+    divisor = aj.ones((), dtype=x.dtype, device=x.device)
     for axis, line in enumerate(counts):
         shape = (-1, *(1,) * (len(counts) - 1 - axis))
-        divisor = divisor * aj.tensor(line, dtype=total.dtype, device=total.device).reshape(shape)
-    return _quotient(total, divisor)
+        divisor = divisor * aj.tensor(line, dtype=x.dtype, device=x.device).reshape(shape)
+    return divisor
 
 
 def _counts(window: Window, extent: int, include_pad: bool) -> list[int]:

@@ -1,7 +1,7 @@
 """Windows along spatial axes: what pooling and unfolding share.
 
-Every axis is treated by itself, last axis first: a window over two axes is a window of windows. A short window is a
-chain of elementwise steps over strided slices, which compiles into one loop; a long one is a reduction over a view.
+A short window is a chain of elementwise steps over strided slices (``ops/composites_windows.py``), a long one a
+reduction over a view.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import autojit as aj
 from autojit import ops
 from autojit.core.dtypes import HALVES
 from autojit.core.errors import ShapeError, UsageError
-from autojit.core.records import record
-from autojit.core.sizes import size_max, surely_equal
+from autojit.ops.composites_windows import Window, greatest_tap, is_better, sum_of_taps, window_over
 from autojit.tensor import Tensor
 
 Extents = int | Sequence[int]
@@ -24,38 +23,10 @@ LONGEST_CHAIN = 16
 """Taps up to which a window is a chain of elementwise steps; a longer one would make a large graph."""
 
 
-@record
-class Window:
-    """Windows along one axis: window ``i`` sees ``i * stride + k * dilation - padding`` for every tap ``k < size``."""
-
-    size: int
-    stride: int
-    padding: int
-    dilation: int
-    count: int
-
-    @property
-    def reach(self) -> int:
-        """Extent of the padded axis that the windows see."""
-        return (self.count - 1) * self.stride + (self.size - 1) * self.dilation + 1 if self.count else 0
-
-    def padded(self, x: Tensor, axis: int, value: float) -> Tensor:
-        """The axis from the first element that a window sees to the last."""
-        low, high = [0] * x.ndim, [0] * x.ndim
-        low[axis] = self.padding
-        high[axis] = size_max(0, self.reach - self.padding - x.shape[axis])
-        grown = ops.pad(x, low, high, value)
-        return grown if surely_equal(grown.shape[axis], self.reach) else grown.narrow(axis, 0, self.reach)
-
-    def taps(self, padded: Tensor, axis: int) -> list[Tensor]:
-        """For every tap what it sees from all windows."""
-        firsts, span = range(0, self.size * self.dilation, self.dilation), (self.count - 1) * self.stride + 1
-        return [ops.slice_axis(padded, axis, first, first + span, self.stride) for first in firsts]
-
-    def view(self, padded: Tensor, axis: int) -> Tensor:
-        """The windows as a new last axis."""
-        spread = padded.unfold(axis, (self.size - 1) * self.dilation + 1, self.stride)
-        return spread if self.dilation == 1 else ops.slice_axis(spread, -1, 0, None, self.dilation)
+def view_of(window: Window, padded: Tensor, axis: int) -> Tensor:
+    """The windows as a new last axis."""
+    spread = padded.unfold(axis, (window.size - 1) * window.dilation + 1, window.stride)
+    return spread if window.dilation == 1 else ops.slice_axis(spread, -1, 0, None, window.dilation)
 
 
 def in_single(x: Tensor) -> Tensor:
@@ -97,7 +68,7 @@ def windows(
                 f"dilation={d}"
             )
     spans = zip(input.shape[-ndim:], sizes, steps, pads, spacing, strict=True)
-    found = [Window(k, s, p, d, _count(n, k, s, p, d, ceil_mode)) for n, k, s, p, d in spans]
+    found = [window_over(n, k, s, p, d, ceil_mode) for n, k, s, p, d in spans]
     if any(w.count < 1 for w in found):
         lead = "x".join(map(str, input.shape[-ndim - 1 :]))
         size = "x".join(map(str, (input.shape[-ndim - 1], *(max(w.count, 0) for w in found))))
@@ -128,23 +99,12 @@ def check_rank(name: str, input: Tensor, ndim: int) -> None:
         )
 
 
-def _count(n: int, size: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    room = n + 2 * padding - dilation * (size - 1) - 1
-    if not ceil_mode:
-        return room // stride + 1
-    count = -(-room // stride) + 1
-    return count - 1 if (count - 1) * stride >= n + padding else count  # the last window begins inside
-
-
 def window_sum(x: Tensor, axis: int, window: Window) -> Tensor:
     """Sums over the windows of one axis."""
     padded = window.padded(x, axis, 0)
     if window.size > LONGEST_CHAIN:
-        return window.view(padded, axis).sum(-1)
-    total, *rest = window.taps(padded, axis)
-    for tap in rest:
-        total = total + tap
-    return total
+        return view_of(window, padded, axis).sum(-1)
+    return sum_of_taps(window.taps(padded, axis))
 
 
 def window_max(x: Tensor, axis: int, window: Window, places: list[Tensor] | None) -> tuple[Tensor, list[Tensor] | None]:
@@ -156,10 +116,10 @@ def window_max(x: Tensor, axis: int, window: Window, places: list[Tensor] | None
     padded = window.padded(x, axis, lowest(x))
     carried = None if places is None else [window.padded(p, axis, 0) for p in places]
     if window.size > LONGEST_CHAIN:
-        best, tap = window.view(padded, axis).max(-1)
+        best, tap = view_of(window, padded, axis).max(-1)
         if carried is None:
             return best, None
-        seen = [window.view(p, axis).gather(-1, tap.unsqueeze(-1)).squeeze(-1) for p in carried]
+        seen = [view_of(window, p, axis).gather(-1, tap.unsqueeze(-1)).squeeze(-1) for p in carried]
         return best, [(tap * window.dilation + _starts(x, axis, window)).clamp_min(0), *seen]
     return _chained_max(x, axis, window, padded, carried)
 
@@ -167,26 +127,19 @@ def window_max(x: Tensor, axis: int, window: Window, places: list[Tensor] | None
 def _chained_max(
     x: Tensor, axis: int, window: Window, padded: Tensor, carried: list[Tensor] | None
 ) -> tuple[Tensor, list[Tensor] | None]:
-    best, *rest = window.taps(padded, axis)
     if carried is None:
-        for tap in rest:
-            best = aj.where(_is_better(tap, best), tap, best)
-        return best, None
+        return greatest_tap(window.taps(padded, axis)), None
+    best, *rest = window.taps(padded, axis)
     start = _starts(x, axis, window)
     inside = start + (-start).clamp_min(0).add(window.dilation - 1).floor_divide(window.dilation) * window.dilation
     found = [inside.expand(best.shape), *(window.taps(p, axis)[0] for p in carried)]
     others = [window.taps(p, axis) for p in carried]
     for k, tap in enumerate(rest, start=1):
-        better = _is_better(tap, best)
+        better = is_better(tap, best)
         best = aj.where(better, tap, best)
         news = [start + k * window.dilation, *(seen[k] for seen in others)]
         found = [aj.where(better, new, old) for new, old in zip(news, found, strict=True)]
     return best, found
-
-
-def _is_better(tap: Tensor, best: Tensor) -> Tensor:
-    greater = tap > best
-    return greater | (tap != tap) if tap.is_floating_point() else greater
 
 
 def _starts(x: Tensor, axis: int, window: Window) -> Tensor:
