@@ -415,13 +415,13 @@ def meshgrid(*tensors: Tensors, indexing: str | None = None) -> tuple[Tensor, ..
 @declared(in_place="values", out=EXACT_OUT)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and below a diagonal, the rest 0."""
-    return in_one_step("tril", (diagonal,), input, node="TrilBackward0")
+    return in_one_step("tril", (diagonal,), input, node="TrilBackward0", keeps=False)
 
 
 @declared(in_place="values", out=EXACT_OUT)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and above a diagonal, the rest 0."""
-    return in_one_step("triu", (diagonal,), input, node="TriuBackward0")
+    return in_one_step("triu", (diagonal,), input, node="TriuBackward0", keeps=False)
 
 
 @declared(out=EXACT_OUT)
@@ -437,7 +437,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last axis as diagonal."""
     options = (offset, dim1, dim2)
-    return in_one_step("diag_embed", options, input, node="DiagEmbedBackward0")
+    return in_one_step("diag_embed", options, input, node="DiagEmbedBackward0", keeps=False)
 
 
 @declared()
