@@ -206,8 +206,9 @@ def methods_of(d: Declaration) -> dict[str, Callable[..., Any]]:
     return made
 
 
-_OF_ANOTHER_TENSOR = (  # they look at it before any op does, which would say that it is none
-    "cholesky_solve", "equal", "is_set_to", "map_", "reshape_as", "set_", "triangular_solve", "view_as",
+_LOOKED_AT_FIRST = (  # an argument, before any op does: what it is not, or may be too, is said by the signature
+    "cholesky_solve", "equal", "is_set_to", "map_", "moveaxis", "movedim", "nan_to_num", "nan_to_num_", "random_",
+    "reshape_as", "set_", "squeeze_", "triangular_solve", "tril", "tril_", "triu", "triu_", "view_as",
 )  # fmt: skip
 
 
@@ -230,7 +231,7 @@ def attach() -> dict[str, Callable[..., Any]]:
             name: method if isinstance(method, classmethod) else method_of(method)
             for name, method in module.METHODS.items()
         }
-    for name in _OF_ANOTHER_TENSOR:
+    for name in _LOOKED_AT_FIRST:
         attached[name] = with_argument_errors(attached[name])
     for name, method in attached.items():
         setattr(Tensor, name, method)
