@@ -116,7 +116,8 @@ class Copysign(Binary):
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         x, y = primals
-        return lambda: where(eq(x, 0), 0, copysign(copysign(literal(x, 1), x), mul(x, y))), None
+        slope = lambda: where(ne(x, x), x, copysign(copysign(literal(x, 1), x), mul(x, y)))
+        return lambda: where(eq(x, 0), 0, slope()), None
 
 
 class Nextafter(Binary):
