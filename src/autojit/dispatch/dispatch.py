@@ -384,7 +384,8 @@ def literal_of(value: object, type: TensorType) -> Tensor:
         return wrap_value(state.trace.apply(op, ())[0])
     if type.device != CPU:
         exact = in_range(_plain(value), type.dtype)
-        return apply(Full(exact, type.dtype, type.shape, type.device))  # type: ignore[no-any-return]
+        elsewhere: Tensor = apply(Full(exact, type.dtype, type.shape, type.device))
+        return elsewhere
     if type.shape:
         made = wrap(np.full(type.shape, value, type.dtype.numpy))
         made._type = type

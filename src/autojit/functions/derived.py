@@ -102,7 +102,7 @@ def _all_floats(*operands: object) -> bool:
     return len(dtypes) == 1 and dtypes.pop().is_floating_point
 
 
-@declared(in_place="values", out=EXACT_OUT)
+@declared(in_place="values", out=EXACT_OUT, reads_numbers=True)
 def nan_to_num(
     input: Tensor, nan: Number | None = None, posinf: Number | None = None, neginf: Number | None = None
 ) -> Tensor:
