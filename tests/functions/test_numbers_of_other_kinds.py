@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.dispatch.declared import DECLARED, declaration_of
 from autojit.nn import functional as F
 
 X = aj.arange(6.0).reshape(2, 3)
@@ -56,6 +58,49 @@ def test_axes_and_counts(name: str) -> None:
 def test_parameters(name: str) -> None:
     for given in (np.float64(0.5), np.float32(0.5), aj.tensor(0.5)):
         assert _equal(NUMBERS[name](given), NUMBERS[name](0.5)), given
+
+
+def _methods_of_numbers() -> list[str]:
+    """Methods that ask for nothing but numbers, and ask for or take one."""
+    found = []
+    for d in DECLARED.values():
+        if d.method is True and not d.is_factory and _numbers_of(d.function) and not d.name.startswith("_"):
+            found += [*d.names, *(f"{name}_" for name in d.names if d.in_place)]
+    return found
+
+
+def _numbers_of(function: Any) -> list[Any]:
+    """Values for the parameters after the first: all that have to be given, or else the first one."""
+    given = []
+    for place, p in enumerate(list(inspect.signature(function).parameters.values())[1:]):
+        kinds = str(p.annotation).split(" | ")
+        if p.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD or (given and p.default is not p.empty):
+            break
+        if not {"int", "float", "Dims", "Number"}.intersection(kinds) or "Tensor" in kinds:
+            return given if p.default is not p.empty else []
+        given.append(1 - place % 2 if "int" in kinds or "Dims" in kinds else 0.5)
+    return given
+
+
+def _outcome(name: str, numbers: list[Any]) -> Any:
+    aj.manual_seed(0)
+    try:
+        return getattr(X.clone(), name)(*numbers)
+    except Exception as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("name", _methods_of_numbers())
+def test_methods(name: str) -> None:
+    numbers = _numbers_of(declaration_of(name).function)
+    wanted = _outcome(name, numbers)
+    for convert in (aj.tensor, lambda v: np.float64(v) if isinstance(v, float) else np.int64(v)):
+        found = _outcome(name, list(map(convert, numbers)))
+        if isinstance(wanted, type):
+            assert isinstance(found, type)
+        elif not (name in ("tensor_split", "split") and isinstance(found, type | tuple)):  # of places; as in torch
+            assert not isinstance(found, type), found
+            assert not isinstance(wanted, aj.Tensor) or _equal(found, wanted)
 
 
 @pytest.mark.parametrize("name", ["sin_", "relu_", "neg_", "squeeze_", "t_"])

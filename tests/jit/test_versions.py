@@ -83,3 +83,36 @@ def test_a_version_counts_the_calls_of_every_step_that_writes_the_tensor() -> No
 @pytest.mark.parametrize("body", BODIES)
 def test_versions_move_as_in_eager_mode(body: Callable[..., Any]) -> None:
     assert _run(aj.jit, body) == _run(lambda f: f, body)
+
+
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "unsqueeze_": lambda y: y.unsqueeze_(0),
+    "t_": lambda y: y.t_(),
+    "as_strided_": lambda y: y.as_strided_((2, 2), (1, 2), 1),
+    "squeeze_": lambda y: y.squeeze_(),
+}
+WRITES: dict[str, Callable[[Any], Any]] = {
+    "none": lambda y: None,
+    "data": lambda y: y.data.mul_(2),
+    "an element through data": lambda y: y.data[0].fill_(5),
+    "a view's data": lambda y: y[:1].data.mul_(3),
+    "counted": lambda y: y.mul_(2),
+    "both": lambda y: (y.mul_(2), y.data.add_(1)),
+}
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_counts_once_beside_a_write_that_does_not(form: str, write: str, is_first: bool) -> None:
+    def f(y: Any) -> Any:
+        for change in (WRITES[write], FORMS[form]) if is_first else (FORMS[form], WRITES[write]):
+            change(y)
+        return y * 1
+
+    def left(function: Any) -> Any:
+        y = aj.arange(12.0).reshape(3, 4)
+        function(y)
+        return y._version, y.tolist()
+
+    assert left(aj.jit(f)) == left(f)

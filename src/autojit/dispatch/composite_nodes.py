@@ -20,6 +20,7 @@ from typing import Any
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.dispatch.dispatch import digits, is_of_step, value_of
+from autojit.history.lasting import with_lasting_constants
 from autojit.history.recording import edge_of, record, shell_of, symbolic_node, wants_grad
 from autojit.history.residual_plans import residual_plan
 from autojit.history.saved import changed_error
@@ -83,6 +84,7 @@ def composed(
     name: str,
     is_elementwise: bool = False,
     keeps_order: bool = False,
+    keeps: bool = True,
 ) -> Any:
     """``compute(*operands)``, fresh, recorded in a capture as ``op``; None where no history is recorded in one.
 
@@ -92,6 +94,7 @@ def composed(
         name: the node's, as torch calls it.
         is_elementwise: the op's rule is, so that the cotangents of operands are laid out like these.
         keeps_order: its result is laid out in memory as its operands are; of other ops it is in row-major order.
+        keeps: False: its derivative depends on the values of no operand or result.
 
     Raises:
         DifferentiationError: the rule would read an operand that was made in inference mode.
@@ -111,6 +114,8 @@ def composed(
     entered = [_entered(t, not is_elementwise) for t in operands]
     found = compute(*entered)
     made = found if isinstance(found, tuple) else (found,)
+    if not keeps:
+        with_lasting_constants(made, *entered)
     node = node_type(Left, name or backward_name(op.name))()
     node.edges = [edge_of(t) for t in made]
     node.out_metas = [type_of(t) for t in made]
@@ -118,12 +123,12 @@ def composed(
     for t in entered:
         if isinstance(t._grad_fn, Entered):
             t._grad_fn.masks, t._grad_fn.left = op.masks_cotangents, weakref.ref(node)
-    node.kept = [_kept(t, -1) for t, keep in zip(operands, plan.primals, strict=True) if keep]
+    node.kept = [_kept(t, -1) for t, keep in zip(operands, plan.primals, strict=True) if keep and keeps]
     results = [wrap_value(value_of(t)) if keeps_order else _in_row_major_order(t) for t in made]
     for number, (t, edge) in enumerate(zip(results, node.edges, strict=True)):
         if edge is not None:
             t._requires_grad, t._grad_fn, t._output_nr = True, node, number
-        if plan.results[number]:
+        if plan.results[number] and keeps:
             node.kept.append(_kept(t, number))
     return tuple(results) if isinstance(found, tuple) else results[0]
 

@@ -38,7 +38,7 @@ class Declaration:
 
     __slots__ = (
         "aliases", "function", "in_place", "is_factory", "is_function", "lists", "method", "name", "numbers", "numpy",
-        "out", "wraps_around",
+        "out", "reads_numbers", "wraps_around",
     )  # fmt: skip
     name: str
     function: Any
@@ -50,6 +50,7 @@ class Declaration:
     out: Out | None
     lists: bool | str
     numbers: Numbers
+    reads_numbers: bool
     numpy: tuple[str, ...]
     wraps_around: bool
 
@@ -83,6 +84,7 @@ def declared(
     lists: bool | str = False,
     numbers: Numbers = "either",
     wraps_around: bool = False,
+    reads_numbers: bool = False,
     factory: bool = False,
     numpy: str = "",
 ) -> Callable[[F], F]:
@@ -100,6 +102,8 @@ def declared(
             place of this one where the second argument is a number.
         numbers: which of two operands may be a Python number: ``"either"`` one, ``"both"`` at once, the ``"second"``.
         wraps_around: a whole number beyond the dtype of the other operand wraps around as in C; else it is refused.
+        reads_numbers: it reads a number before any op does: its method and form in place, too, look again at the
+            kinds of arguments when a call fails, and so takes NumPy's numbers and tensors without axes.
         numpy: the function of NumPy's that it stands for on tensors, of one array or a ufunc, where that is not a ufunc
             of one of its names.
         factory: it makes a tensor, of a ``layout``, without looking at the elements of others.
@@ -118,6 +122,7 @@ def declared(
         made.is_function, made.is_factory, made.method = function, factory, method
         made.in_place, made.lists = in_place, lists
         made.out = PLAIN_OUT if out is True else out or None
+        made.reads_numbers = reads_numbers
         made.numbers, made.wraps_around, made.numpy = numbers, wraps_around, tuple(numpy.split())
         if not isinstance(method, bool):
             named(method, made.name, method.__doc__)

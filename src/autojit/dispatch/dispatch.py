@@ -19,7 +19,7 @@ from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import for_history, here
 from autojit.core.types import TensorType
-from autojit.dispatch.refused_operands import refusal, refused_outside
+from autojit.dispatch.refused_operands import is_elsewhere, left_of_batch, refusal, refused_outside
 from autojit.history.recording import record, record_pair, record_several, record_single, wants_any
 from autojit.history.saved import NUMBERS
 from autojit.ir.concrete import hinted
@@ -60,7 +60,7 @@ def apply(op: Op, *operands: Tensor) -> Any:
         is_plain = op.fast is None or operands[0]._array.size < op.fast_from
         out = now["run"](op.eager if is_plain else op.fast, *[t._array for t in operands])
     except Exception as error:
-        if _is_elsewhere(operands):
+        if is_elsewhere(operands):
             return ports.sparse.apply(op, operands)
         out = _retry(op, operands, error)
     if op.n_outputs != 1:
@@ -108,7 +108,7 @@ def apply_pair(op: Op, compute: Callable[..., Any], x: Tensor, y: Tensor) -> Ten
     try:
         out = now["run"](compute, x._array, y._array)
     except Exception as error:
-        if _is_elsewhere((x, y)):
+        if is_elsewhere((x, y)):
             found: Tensor = ports.sparse.apply(op, (x, y))
             return found
         out = _retry(op, (x, y), error)
@@ -136,7 +136,7 @@ def apply_single(op: Op, x: Tensor) -> Tensor:
     try:
         out = now["run"](op.eager if op.fast is None or x._array.size < op.fast_from else op.fast, x._array)
     except Exception as error:
-        if _is_elsewhere((x,)):
+        if is_elsewhere((x,)):
             found: Tensor = ports.sparse.apply(op, (x,))
             return found
         out = _retry(op, (x,), error)
@@ -163,14 +163,6 @@ def completed(op: Op, operands: Sequence[Tensor], arrays: Sequence[Any]) -> Any:
     if state.grad_enabled:
         _record_one(op, operands, result)
     return result
-
-
-def _is_elsewhere(operands: Sequence[Tensor]) -> bool:
-    """Whether the elements of an operand are not in an array: it is sparse."""
-    for t in operands:
-        if not isinstance(t, Tensor):
-            raise tensor_expected(t)
-    return any(type(t._array) is ElsewhereArray for t in operands)
 
 
 def _retry(op: Op, operands: Sequence[Tensor], error: Exception) -> Any:
@@ -244,6 +236,8 @@ def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
             return ports.sparse.apply(op, operands)
     # the value of a traced tensor that shares its storage with none is its own
     values = [t._value if t._storage is None and t._array is None else value_of(t) for t in operands]
+    if None in values:
+        raise refused_outside(op, operands)
     place = here(depth=2, is_inside=True)
     results = trace.apply(op, values, place)
     if op.n_outputs != 1:
@@ -298,7 +292,8 @@ def value_of(t: Tensor) -> Value:
     storage = t._storage
     if t._array is None:
         if storage is None:
-            assert t._value is not None
+            if t._value is None:
+                raise left_of_batch({"tensor": t})
             return t._value
         if t._view is not None and t._view.value_changes == storage.changes and t._value is not None:
             return t._value
@@ -316,6 +311,8 @@ def root_value(t: Tensor) -> Any:
     """The IR value of the root of a tensor's storage."""
     storage = storage_of(t)
     if storage.array is None:
+        if storage.value is None:
+            raise left_of_batch({"tensor": t})
         return storage.value
     assert state.trace is not None
     return state.trace.lift(storage, t)
@@ -387,7 +384,8 @@ def literal_of(value: object, type: TensorType) -> Tensor:
         return wrap_value(state.trace.apply(op, ())[0])
     if type.device != CPU:
         exact = in_range(_plain(value), type.dtype)
-        return apply(Full(exact, type.dtype, type.shape, type.device))  # type: ignore[no-any-return]
+        elsewhere: Tensor = apply(Full(exact, type.dtype, type.shape, type.device))
+        return elsewhere
     if type.shape:
         made = wrap(np.full(type.shape, value, type.dtype.numpy))
         made._type = type

@@ -25,6 +25,7 @@ from autojit.core.undivided_work import undivided
 from autojit.dispatch.awaited_kernels import awaited
 from autojit.dispatch.composite_nodes import any_digits, composed
 from autojit.dispatch.dispatch import apply
+from autojit.history.lasting import make_lasting, with_lasting_constants
 from autojit.history.op_node import rename_node
 from autojit.history.recording import wants_grad
 from autojit.ir.builder import GraphBuilder
@@ -195,7 +196,7 @@ def in_one_pass(
     first = operands[0]
     array = first._array if isinstance(first, Tensor) else None
     if not keeps and state.grad_enabled and any([isinstance(t, Tensor) and wants_grad(t) for t in operands]):  # noqa: C419
-        found: Tensor = COMPOSITES[name](*operands, *parameters)
+        found: Tensor = with_lasting_constants(COMPOSITES[name](*operands, *parameters), *operands)
     elif (type(array) is np.ndarray or type(array) is DeviceArray) and computes_at_once() and _serves(operands):
         found = apply(_fused(name, parameters), *operands)
     else:
@@ -240,33 +241,43 @@ def _would_serve(operands: Sequence[Any]) -> bool:
 
 
 @overload
-def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: str = "") -> Tensor: ...
+def in_one_step(
+    name: str, options: tuple[Any, ...], *operands: Tensor, node: str = "", keeps: bool = True
+) -> Tensor: ...
 @overload
 def in_one_step(
     name: str, options: tuple[Any, ...], *operands: Tensor, node: str = "", results: int
 ) -> tuple[Tensor, ...]: ...
-def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: str = "", results: int = 1) -> Any:
+def in_one_step(
+    name: str, options: tuple[Any, ...], *operands: Tensor, node: str = "", results: int = 1, keeps: bool = True
+) -> Any:
     """The composite ``name`` of ``ops.fused_arrays``, recorded as one node: of large arrays by one compiled step.
 
     Args:
         node: the node's name, as torch calls it.
         results: how many the composite has.
+        keeps: False: of a composite with one result whose derivative depends on no operand's values, so that a second
+            backward pass is allowed, and operands may change before it.
     """
     wanted = None
     if state.grad_enabled:
         wanted = tuple([i for i, t in enumerate(operands) if wants_grad(t)])
     if _are_at_hand(operands):
         found = apply(_fused_arrays(name, options, wanted or None, results), *operands)
+        if wanted and not keeps:
+            make_lasting((found,))
     else:
         composite = _array_op().functions[name]
         if wanted and _would_be_at_hand(operands):
             op = _fused_arrays(name, any_digits(options), wanted, results)
-            recorded = composed(op, operands, lambda *inside: composite(*inside, *options), node)
+            recorded = composed(op, operands, lambda *inside: composite(*inside, *options), node, keeps=keeps)
             if recorded is not None:
                 return recorded
         found = composite(*operands, *options)
         for one in (found,) if results == 1 else found:
             settle_composite(one, operands)
+        if wanted and not keeps:
+            with_lasting_constants(found, *operands)
     if node:
         rename_node(found if results == 1 else found[0], node)
     return found

@@ -32,6 +32,7 @@ from autojit.functions.reduction import norm
 from autojit.functions.refused_dtypes import refuses
 from autojit.functions.shape import Tensors, cat, diag_embed, each, meshgrid, reshape, stack
 from autojit.functions.special import lgamma
+from autojit.history.lasting import with_lasting_constants
 from autojit.history.op_node import rename_node
 from autojit.ops.base import normalize_axis
 from autojit.ops.matmul import require_base
@@ -101,7 +102,7 @@ def _all_floats(*operands: object) -> bool:
     return len(dtypes) == 1 and dtypes.pop().is_floating_point
 
 
-@declared(in_place="values", out=EXACT_OUT)
+@declared(in_place="values", out=EXACT_OUT, reads_numbers=True)
 def nan_to_num(
     input: Tensor, nan: Number | None = None, posinf: Number | None = None, neginf: Number | None = None
 ) -> Tensor:
@@ -128,14 +129,14 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 @refuses("complex")
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees as radians."""
-    return mul(floating(input, "deg2rad"), math.pi / 180)
+    return with_lasting_constants(mul(floating(input, "deg2rad"), math.pi / 180), input)
 
 
 @declared(in_place="values", out=True, numpy="degrees")
 @refuses("complex")
 def rad2deg(input: Tensor) -> Tensor:
     """Radians as degrees."""
-    return mul(floating(input, "rad2deg"), 180 / math.pi)
+    return with_lasting_constants(mul(floating(input, "rad2deg"), 180 / math.pi), input)
 
 
 @declared(in_place="values")

@@ -29,6 +29,7 @@ from autojit.dispatch.promotion import (
 )  # fmt: skip
 from autojit.functions.comparison import eq, ge, isinf, logical_and, lt, where
 from autojit.functions.refused_dtypes import refuses
+from autojit.history.lasting import with_lasting_constants
 from autojit.history.op_node import rename_node
 from autojit.ops.elementwise_arithmetic import keeps_digits
 from autojit.ops.elementwise_exponential import PowNumber, power_of
@@ -50,9 +51,10 @@ def scaled(other: Operand, alpha: Number, beside: Operand | None = None) -> Any:
     kind = type_of(other).dtype if isinstance(other, Tensor) else complex128
     if isinstance(other, Tensor) and kind.category < 2 and isinstance(alpha, float):
         if isinstance(beside, Tensor) and type_of(beside).dtype.category >= 2:
-            return mul(other.to(type_of(beside).dtype), alpha)
+            return with_lasting_constants(mul(other.to(type_of(beside).dtype), alpha), other)
         raise UsageError("For integral input tensors, argument alpha must not be a floating point number.")
-    return mul(other, number(alpha, kind) if kind.category == 1 and type(alpha) is int else alpha)
+    product = mul(other, number(alpha, kind) if kind.category == 1 and type(alpha) is int else alpha)
+    return with_lasting_constants(product, other)
 
 
 def _scaled_halves(x: Operand, y: Operand, alpha: Number) -> Tensor | None:
@@ -385,7 +387,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     x = as_operand(input, "round")
     if type_of(x).dtype.kind in ("bool", "complex"):
         raise UnsupportedDTypeError(f'"round" not implemented for {type_of(x).dtype}', {"input": x})
-    return _new(ops.round)(x, decimals)
+    return with_lasting_constants(_new(ops.round)(x, decimals), x) if decimals else _new(ops.round)(x)
 
 
 @declared()

@@ -197,17 +197,20 @@ def methods_of(d: Declaration) -> dict[str, Callable[..., Any]]:
     method = method_of(d.function if d.method is True else d.method)
     method = with_numpy_names(method) if has_numpy_names else method
     is_other = is_refusing or has_numpy_names or d.method is not True
-    method = with_argument_errors(method) if is_refusing or has_old_overloads(d.name) else method
+    is_told = d.reads_numbers and not has_numpy_names
+    method = with_argument_errors(method) if is_refusing or is_told or has_old_overloads(d.name) else method
     made = dict.fromkeys(d.names, method)
     if d.in_place:
         form = _IN_PLACE_FORMS[d.in_place]
         source = method if is_other and d.in_place != "shape" else d.function
-        made |= {f"{name}_": _taking_like(method, form(f"{name}_", source)) for name in d.names}
+        in_place_forms = {f"{name}_": _taking_like(method, form(f"{name}_", source)) for name in d.names}
+        told = with_argument_errors if d.reads_numbers else lambda form: form
+        made |= {name: told(form) for name, form in in_place_forms.items()}
     return made
 
 
-_OF_ANOTHER_TENSOR = (  # they look at it before any op does, which would say that it is none
-    "cholesky_solve", "equal", "is_set_to", "map_", "reshape_as", "set_", "triangular_solve", "view_as",
+_LOOKED_AT_FIRST = (  # an argument, before any op does: what it is not, or may be too, is said by the signature
+    "cholesky_solve", "equal", "is_set_to", "map_", "random_", "reshape_as", "set_", "triangular_solve", "view_as",
 )  # fmt: skip
 
 
@@ -230,7 +233,7 @@ def attach() -> dict[str, Callable[..., Any]]:
             name: method if isinstance(method, classmethod) else method_of(method)
             for name, method in module.METHODS.items()
         }
-    for name in _OF_ANOTHER_TENSOR:
+    for name in _LOOKED_AT_FIRST:
         attached[name] = with_argument_errors(attached[name])
     for name, method in attached.items():
         setattr(Tensor, name, method)

@@ -39,6 +39,7 @@ from autojit.functions.exchange import require_numbers
 from autojit.functions.factories import finish
 from autojit.functions.memory import in_format
 from autojit.functions.shape import Sizes, sizes_of
+from autojit.history.lasting import with_lasting_constants
 from autojit.history.recording import wants_grad
 from autojit.ir.op import Op
 from autojit.ops import random as draws
@@ -328,7 +329,7 @@ def _with_zero_slope(drawn: Tensor, *parameters: object) -> Tensor:
     for parameter in parameters:
         if isinstance(parameter, Tensor) and state.grad_enabled and wants_grad(parameter):
             drawn = where(number(False, bool_), cast(parameter, type_of(drawn).dtype), drawn)
-    return drawn
+    return with_lasting_constants(drawn, *parameters)
 
 
 @declared(out=Out(is_apart=True))

@@ -107,7 +107,7 @@ def adjoint(input: Tensor) -> Tensor:
     return transpose(input, -2, -1).conj()
 
 
-@declared(in_place="shape")
+@declared(in_place="shape", reads_numbers=True)
 @remembered
 def squeeze(input: Tensor, dim: Dims | None = None) -> Tensor:
     """Drop axes of extent 1."""
@@ -145,7 +145,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     return _another(ops.unflatten(input, dim, sizes), input)
 
 
-@declared(aliases="moveaxis")
+@declared(aliases="moveaxis", reads_numbers=True)
 @remembered
 def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     """Move axes to new places."""
@@ -412,16 +412,16 @@ def meshgrid(*tensors: Tensors, indexing: str | None = None) -> tuple[Tensor, ..
     return tuple(grids)
 
 
-@declared(in_place="values", out=EXACT_OUT)
+@declared(in_place="values", out=EXACT_OUT, reads_numbers=True)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and below a diagonal, the rest 0."""
-    return in_one_step("tril", (diagonal,), input, node="TrilBackward0")
+    return in_one_step("tril", (diagonal,), input, node="TrilBackward0", keeps=False)
 
 
-@declared(in_place="values", out=EXACT_OUT)
+@declared(in_place="values", out=EXACT_OUT, reads_numbers=True)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and above a diagonal, the rest 0."""
-    return in_one_step("triu", (diagonal,), input, node="TriuBackward0")
+    return in_one_step("triu", (diagonal,), input, node="TriuBackward0", keeps=False)
 
 
 @declared(out=EXACT_OUT)
@@ -437,7 +437,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last axis as diagonal."""
     options = (offset, dim1, dim2)
-    return in_one_step("diag_embed", options, input, node="DiagEmbedBackward0")
+    return in_one_step("diag_embed", options, input, node="DiagEmbedBackward0", keeps=False)
 
 
 @declared()

@@ -27,6 +27,7 @@ from autojit.functions.reduction import sum as _sum
 from autojit.functions.refused_dtypes import refuse_kinds, refuses
 from autojit.functions.shape import cat, movedim, reshape, squeeze, unsqueeze
 from autojit.functions.views import narrow
+from autojit.history.lasting import with_lasting_constants
 from autojit.history.op_node import rename_node
 from autojit.history.recording import shows_grad
 from autojit.ops.base import normalize_axis
@@ -204,7 +205,8 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, d
     axis = normalize_axis(dim, type_of(y).ndim, "cumulative_trapezoid")
     n = type_of(y).shape[axis]
     if x is None:
-        return cumsum(narrow(y, axis, 1, n - 1) + narrow(y, axis, 0, n - 1), axis) * (dx / 2)
+        found = cumsum(narrow(y, axis, 1, n - 1) + narrow(y, axis, 0, n - 1), axis) * (dx / 2)
+        return with_lasting_constants(found, y)
     return cumsum(_trapezoids(y, x, axis), axis) / 2
 
 
@@ -236,7 +238,8 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
             f"{len(spacing)}"
         )
     steps = spacing if several else [1 if spacing is None else spacing] * len(axes)
-    return tuple([_along(input, axis, step, edge_order) for axis, step in zip(axes, steps, strict=True)])
+    found = tuple([_along(input, axis, step, edge_order) for axis, step in zip(axes, steps, strict=True)])
+    return with_lasting_constants(found, input)
 
 
 def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
@@ -350,8 +353,9 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int =
         return _trapezoids(y, x, axis).sum(axis) / 2
     extent = type_of(y).shape[axis]
     if seems_equal(extent, 0):
-        return y.sum(axis) * dx
-    return (y.sum(axis) - (y.select(axis, 0) + y.select(axis, extent - 1)) * 0.5) * dx
+        return with_lasting_constants(y.sum(axis) * dx, y)
+    found = (y.sum(axis) - (y.select(axis, 0) + y.select(axis, extent - 1)) * 0.5) * dx
+    return with_lasting_constants(found, y)
 
 
 def _trapezoids(y: Tensor, x: Tensor, axis: int) -> Tensor:

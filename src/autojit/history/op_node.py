@@ -6,7 +6,7 @@ It runs the op's own VJP rule on what the rule reads, which ``recording`` kept f
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from autojit.core.errors import DifferentiationError
 from autojit.core.ports import ports
@@ -52,6 +52,7 @@ class OpNode(Node):
     changes: Sequence[int] = ()  # the storages' changes, as ``versions``
     taken: tuple[int, ...] = ()  # the outputs that the last pass came through
     spent: frozenset[int] = frozenset()  # those that eager mode could not differentiate any more
+    renamed_kind: ClassVar[type[OpNode]]  # what it is under another name
 
     def __init__(self, sequence: int | None = None) -> None:
         self.sequence = next_sequence() if sequence is None else sequence
@@ -206,6 +207,9 @@ class OpNode(Node):
         )
 
 
+OpNode.renamed_kind = OpNode
+
+
 def _has_come_often(node: Node) -> bool:
     """Whether it may pay to look at the pass that begins at a line: enough have, and some of them were known."""
     line = _line_of(node)
@@ -284,7 +288,7 @@ def rename_node(t: Tensor, name: str, **arguments: object) -> Tensor:
     """
     node = t._grad_fn
     if isinstance(node, OpNode):
-        node.__class__ = node_type(OpNode, name)
+        node.__class__ = node_type(node.renamed_kind, name)
         if arguments:
             node.arguments = arguments
     elif node is not None:

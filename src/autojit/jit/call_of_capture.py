@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.compiler import Compiled, Options
 from autojit.dispatch.dispatch import apply
+from autojit.history.lasting import make_lasting
 from autojit.history.op_node import OpNode
 from autojit.history.recording import edge_of, shell_of, view_node
 from autojit.ir.concrete import symbols_of, take_sizes
@@ -14,7 +15,7 @@ from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
 from autojit.jit.call_layouts import in_orders
 from autojit.jit.histories import history_of
-from autojit.jit.lasting_histories import identity, keeps_nothing, make_lasting, memory_kept
+from autojit.jit.lasting_histories import identity, keeps_nothing, memory_kept
 from autojit.jit.trace import Trace
 from autojit.tensor.storage import SameMemory
 from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap

@@ -182,9 +182,8 @@ class Effects:
         if any(isinstance(leaves[k], Tensor) and leaves[k]._view and leaves[k]._view.base for k in self._detached):
             raise OutOfHistory(leaves[self._detached[0]], "as a view, which the step detaches in place")
         for write in self.writes:
-            others = [
-                w for w in self.writes if w.index == write.index and w.what not in ("retains", "new grad", "version")
-            ]
+            of_one = [w for w in self.writes if w.index == write.index]
+            others = [w for w in of_one if w.what not in ("retains", "new grad", "version")]
             if write.what == "rejoins" or (write.what == "retains" and others):
                 raise OutOfHistory(leaves[write.index], "gets another one, and is asked for its gradient")
         for k, shell in self._unsettled:
@@ -273,13 +272,14 @@ def _argument_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[Argum
     if shell is None or shell._view is None or shell._view.base is not None or not shell._view.chain:
         return found
     is_recorded = leaf.entry is not None and shell._grad_fn is not leaf.entry._grad_fn
-    bumps = max(1, storage_of(shell).version - sum(write.bumps for write in found if write.what == "array"))
+    version = storage_of(shell).version  # one at least is the form's: a write through .data is not counted
+    found = [replace(w, bumps=max(0, min(w.bumps, version - 1))) if w.what == "array" else w for w in found]
+    bumps = max(1, version - sum(write.bumps for write in found if write.what == "array"))
     return [*found, ArgumentWrite(k, "form", None, form=shell._view.chain, is_recorded=is_recorded, bumps=bumps)]
 
 
 def _written_memory(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
-    shell = leaf.shell
-    storage = None if shell is None else shell._storage
+    shell, storage = leaf.shell, None if leaf.shell is None else leaf.shell._storage
     if shell is None or storage is None:
         return []
     bumps = storage.version

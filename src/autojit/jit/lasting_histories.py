@@ -7,34 +7,14 @@ to forget them only where eager mode forgets something.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
 
 from autojit.core.types import TensorType
 from autojit.dispatch.composite_nodes import Entered, Left
+from autojit.history.lasting import LastingNode
 from autojit.history.op_node import OpNode
-from autojit.tensor.node import FREED, AccumulateGrad, Edge, Node, node_type
+from autojit.tensor.node import FREED, AccumulateGrad, Edge, Node
 from autojit.tensor.tensor import Tensor
-
-
-class LastingNode(OpNode):
-    """The node of a compiled call that a backward pass does not use up."""
-
-    __slots__ = ()
-
-    def release(self) -> None:
-        """Nothing: eager mode would have had nothing to forget."""
-
-    def _unpack(self, entry: Any, place: int, result: int = -1, is_read: bool = True) -> Any:
-        # the derivative depends on the values of no operand, so that it does not matter whether they were changed
-        return entry if isinstance(entry, Tensor) else super()._unpack(entry, place, result)
-
-
-def make_lasting(results: Sequence[Tensor]) -> None:
-    """Let the node of a call's results last."""
-    node = next((t._grad_fn for t in results if t._requires_grad), None)
-    if isinstance(node, OpNode) and not isinstance(node, LastingNode):
-        node.__class__ = node_type(LastingNode, type(node).__name__)
 
 
 def keeps_nothing(starts: Iterable[Edge | None], ends: Collection[Node]) -> bool:
@@ -69,6 +49,8 @@ def _kept(starts: Iterable[Edge | None], ends: Collection[Node]) -> Iterator[tup
         if isinstance(node, Left | Entered):
             is_inside = isinstance(node, Left)
             yield from ((node, kept[0]) for kept in (node.kept if isinstance(node, Left) else ()))
+        elif isinstance(node, LastingNode):
+            pass  # what it keeps stays
         elif isinstance(node, OpNode):
             yield from ((node, kept) for kept in (*node.primals, *node.results) if _is_kept(kept, is_inside))
         else:

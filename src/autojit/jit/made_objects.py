@@ -23,6 +23,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import here
+from autojit.dispatch.refused_operands import left_of_batch
 from autojit.ir.graph import Value
 from autojit.jit.argument_nests import NestPath, found_at
 from autojit.jit.arguments import BAKED
@@ -375,5 +376,6 @@ def check_outputs(outputs: Sequence[Any], trace: Trace) -> None:
             if known is None:
                 known = {v for node in trace.builder.nodes for v in node.outputs} | set(trace.builder.inputs)
             if leaf._value not in known:
-                assert leaf._value is not None
+                if leaf._value is None:
+                    raise left_of_batch({"returned": leaf})
                 raise foreign_error(leaf._value, trace)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.history.lasting import make_lasting
 from autojit.history.recording import record, wants_any
 from autojit.jit.call_node import Recording
-from autojit.jit.lasting_histories import make_lasting
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, made_in_inference, wrap
 

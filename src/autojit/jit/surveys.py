@@ -13,6 +13,7 @@ import numpy as np
 
 from autojit.core.types import TensorType
 from autojit.dispatch.dispatch import apply
+from autojit.history.lasting import LastingNode
 from autojit.history.op_node import NotImplementedNode, OpNode, ZeroDerivative
 from autojit.history.residual_plans import plans_of
 from autojit.ir.op import Op
@@ -77,7 +78,8 @@ class Survey:
                 if kind is tuple or kind is TensorType:
                     key.append(entry)
                 elif getattr(kind, "_array", None) is _ARRAY and self._add_saved(entry, node, place):
-                    self.kept.append((entries, number))
+                    if not isinstance(node, LastingNode):
+                        self.kept.append((entries, number))
                 else:
                     self.why = self.why or f"what {_shown(node)} has saved is packed, spent or of a class of its own"
                     return False

@@ -13,7 +13,7 @@ from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, 
 from autojit.ops.elementwise_complex import abs
 from autojit.ops.elementwise_complex import abs as modulus
 from autojit.ops.elementwise_exponential import exp2, log, log1p, logaddexp, sigmoid
-from autojit.ops.elementwise_logic import eq, le, logical_and, logical_or, lt
+from autojit.ops.elementwise_logic import eq, ge, le, logical_and, logical_or, lt
 from autojit.ops.elementwise_rounding import floor, round, trunc
 from autojit.ops.elementwise_rounding import frac as fraction
 from autojit.ops.elementwise_selection import clamp, maximum, nan_to_num
@@ -90,7 +90,7 @@ def smooth_l1(x: O, y: O, beta: float = 1.0) -> O:
     if beta == 0:
         return distance
     near = div(mul(square(difference), 0.5), beta)  # not of |d|, whose derivative at 0 would make the second one 0
-    return where(lt(distance, beta), near, sub(distance, 0.5 * beta))
+    return where(ge(distance, beta), sub(distance, 0.5 * beta), near)  # near where NaN, of which its derivative is one
 
 
 @rounded_once
@@ -105,7 +105,7 @@ def huber(x: O, y: O, delta: float = 1.0) -> O:
     difference = sub(x, y)
     distance = abs(difference)
     linear = mul(sub(distance, 0.5 * delta), delta)
-    return where(lt(distance, delta), mul(square(difference), 0.5), linear)
+    return where(ge(distance, delta), linear, mul(square(difference), 0.5))  # as above
 
 
 def xlogy(x: O, y: O) -> O:

@@ -116,7 +116,7 @@ class Copysign(Binary):
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         x, y = primals
-        return lambda: where(eq(x, 0), 0, copysign(copysign(literal(x, 1), x), mul(x, y))), None
+        return lambda: where(eq(x, 0), 0, where(ne(x, x), x, copysign(copysign(literal(x, 1), x), mul(x, y)))), None
 
 
 class Nextafter(Binary):

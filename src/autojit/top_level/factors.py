@@ -11,6 +11,7 @@ from autojit.core.user_warnings import warn
 from autojit.dispatch.declared import declared
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.factories import eye, zeros
+from autojit.history.lasting import with_lasting_constants
 from autojit.linalg.factorizations import require_floating
 from autojit.linalg.triangular import permutation_of, triangles_of
 from autojit.ops.base import broadcast_shapes
@@ -95,7 +96,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
         )
     dtype = type_of(LU_data).dtype
     nothing = zeros(0, dtype=dtype, device=type_of(LU_data).device)
-    lower, upper = triangles_of(LU_data) if unpack_data else (nothing, nothing)
+    lower, upper = with_lasting_constants(triangles_of(LU_data), LU_data) if unpack_data else (nothing, nothing)
     rows = type_of(LU_data).shape[-2]
     return UnpackedLu(permutation_of(LU_pivots, rows, dtype) if unpack_pivots else nothing, lower, upper)
 

@@ -16,6 +16,7 @@ from autojit.core.top_level import top_level
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.formats import laid_out_as
 from autojit.functions.refused_dtypes import refuses
+from autojit.history.lasting import with_lasting_constants
 from autojit.nn.functional.windows import flat_places, in_single, lowest
 from autojit.tensor import Tensor
 
@@ -84,7 +85,8 @@ def _adaptive_avg_pool(ndim: int, input: Tensor, output_size: OutputSize) -> Ten
         else:
             divisor = aj.tensor(lengths, dtype=found.dtype, device=input.device)
             found = total / divisor.reshape(-1, *(1,) * (ndim - 1 - place))
-    return laid_out_as(found if found.dtype is input.dtype else found.to(input.dtype), input)
+    found = with_lasting_constants(found if found.dtype is input.dtype else found.to(input.dtype), input)
+    return laid_out_as(found, input)
 
 
 def _adaptive_max_pool(ndim: int, input: Tensor, output_size: OutputSize, return_indices: bool) -> Any:

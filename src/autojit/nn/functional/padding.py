@@ -61,7 +61,8 @@ def _constant(input: Tensor, widths: list[int], value: float) -> Tensor:
         for place in range(len(widths) // 2):
             low[-1 - place], high[-1 - place] = widths[2 * place], widths[2 * place + 1]
         value = value if input.is_floating_point() or input.is_complex() else in_range(int(value), input.dtype)
-        return in_one_step("pad", (tuple(low), tuple(high), value), input, node="ConstantPadNdBackward0")
+        widths_given = (tuple(low), tuple(high), value)
+        return in_one_step("pad", widths_given, input, node="ConstantPadNdBackward0", keeps=False)
     for place in range(len(widths) // 2):
         axis = input.ndim - 1 - place
         before, after = widths[2 * place], widths[2 * place + 1]

@@ -17,6 +17,7 @@ from autojit import ops
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError, UnsupportedError, UsageError
 from autojit.core.sizes import as_extent, is_symbolic
 from autojit.functions.formats import laid_out_as
+from autojit.history.lasting import with_lasting_constants
 from autojit.history.op_node import rename_node
 from autojit.nn.functional.windows import in_single
 from autojit.tensor import Tensor
@@ -95,7 +96,7 @@ def _resampled(
             found = _along(found, 2 + k, old, sizes[k], scales[k], mode, align_corners)
         if is_bytes:  # as in torch, rounded after each axis
             found = (found + 0.5).floor().clamp(0, 255).to(dtype)
-    return found if found.dtype is dtype else found.to(dtype)
+    return with_lasting_constants(found if found.dtype is dtype else found.to(dtype), input)
 
 
 def _node_name(mode: str, axes: int, antialias: bool) -> str:
@@ -286,7 +287,7 @@ def _averaged(x: Tensor, sizes: list[int]) -> Tensor:
             for place in range(start, stop):
                 rows[k][place] = 1.0 / (stop - start)
         x = _mixed(x, axis, aj.tensor(rows, dtype=x.dtype, device=x.device))
-    return x
+    return with_lasting_constants(x, input)
 
 
 def upsample(
