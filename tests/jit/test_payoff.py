@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -121,7 +122,8 @@ def test_outcomes_that_come_again_are_captured() -> None:
 
 
 class Step:
-    calls, earlier_calls, n_nodes, capture = 1, 0, 1, SimpleNamespace(arguments=())
+    calls, earlier_calls, n_nodes = 1, 0, 1
+    capture = SimpleNamespace(arguments=(), trace=SimpleNamespace(splits=()))
 
 
 class LargeStep(Step):
@@ -157,3 +159,70 @@ def test_waiting_doubles_and_ends() -> None:
         step.calls = 2
     assert not paid.waits(Captures(), [], [], [])
     assert paid.in_vain() == 0
+
+
+@pytest.mark.parametrize("kind", (Step, LargeStep))
+def test_a_capture_has_paid_when_its_step_has_served_as_many_calls_as_it_costs(kind: type[Step]) -> None:
+    paid, step = Payoff(NativeCalls()), kind()
+    given: Any = step
+    paid.captured(given)
+    pays = payoff.PAYS if kind is LargeStep else 1
+    for step.calls in range(1, pays + 1):
+        assert paid.in_vain() == 1
+    step.calls = pays + 1
+    assert paid.in_vain() == 0
+
+
+def deep(ways: int) -> Any:
+    """Many ops, of which draws choose: each call takes one of ``2**ways`` ways."""
+
+    def function(x: Any) -> Any:
+        for _ in range(ways):
+            if random.random() < 0.5:
+                for _ in range(payoff.NODES // 2):
+                    x = x.sin() + 1.0
+        return x
+
+    return function
+
+
+@pytest.mark.filterwarnings("ignore:(?s)jit. .* served no second call")
+def test_ways_that_cost_more_than_they_save_are_given_up_and_calls_are_drawn_for_no_longer() -> None:
+    step, calls = aj.jit(deep(6)), 250
+    random.seed(1)
+    expected = [deep(6)(aj.ones(2)).tolist() for _ in range(calls)]
+    after = random.random()
+    random.seed(1)
+    assert [step(aj.ones(2)).tolist() for _ in range(calls)] == expected
+    assert random.random() == after
+    assert 0 < step.stats()["captures"] <= 10
+    looked_at = step.stats()["python_calls"] + step.stats()["native_calls"]
+    assert looked_at <= calls // 2  # the others ran as they are written
+
+
+@pytest.mark.filterwarnings("ignore:(?s)jit. .* served no second call")
+def test_two_ways_that_are_drawn_are_both_compiled() -> None:
+    step, calls = aj.jit(deep(1)), 250
+    random.seed(1)
+    expected = [deep(1)(aj.ones(2)).tolist() for _ in range(calls)]
+    random.seed(1)
+    assert [step(aj.ones(2)).tolist() for _ in range(calls)] == expected
+    assert step.stats()["native_calls"] > calls * 3 // 4
+
+
+@pytest.mark.filterwarnings("ignore:(?s)jit. .* served no second call")
+def test_decisions_that_come_twice_do_not_pay_for_large_captures() -> None:
+    def counted(x: Any) -> Any:
+        y = x
+        for k in range(12):
+            for _ in range(8):
+                y = y.sin() + y
+            y = y * (1 + hash((x > k / 3).sum().item()))
+        return y.sum()
+
+    step, numbers, calls = aj.jit(counted), random.Random(0), 120
+    for _ in range(calls // 2):
+        x = aj.tensor([numbers.random() * 4 for _ in range(4)])
+        for _ in range(2):  # what decides comes a second time, and then no more
+            assert step(x).item() == pytest.approx(counted(x).item(), rel=1e-6)
+    assert step.stats()["captures"] <= FREE + 2 * calls.bit_length()

@@ -57,6 +57,8 @@ def settled(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Ran
     else:
         assert isinstance(outcome, Eagerly), "a call that begins again has been made again"
         is_drawn = bool(drawn_so_far := DrawnOtherwise(()).given(drawn))
+        if isinstance(outcome.reason, InVain):
+            _rest(owner, is_drawn)
         if owner.rebinding is None or (isinstance(outcome.reason, InPieces) and not is_drawn):
             return outcome
         owner.looks_at_arrays |= isinstance(outcome.reason, CopiedArguments)
@@ -65,6 +67,14 @@ def settled(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Ran
         given = owner._as_given(args, kwargs)
     del outcome  # it keeps alive what the attempt has made
     return Ran(run(*given))
+
+
+def _rest(owner: JitFunction, is_drawn: bool) -> None:
+    """After a call that waits: where looking for steps does not pay, the next ones come to no native entry either."""
+    if is_drawn:
+        owner.payoff.drew_in_vain()
+    if owner.payoff.is_resting:
+        owner._installed[:] = [None] * len(owner._installed)
 
 
 def note_reason(owner: JitFunction, outcome: Eagerly) -> None:

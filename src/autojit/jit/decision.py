@@ -39,7 +39,7 @@ class Decision:
         self.parts = [self.segment.compiled]
         self.children: dict[bytes, list[Decision | CompiledStep]] = {}
         self.taken: dict[bytes, Split] = {}  # the outcomes that have children
-        self.waiting: list[int] = []  # hashes of outcomes that have come once and not been captured (``payoff.py``)
+        self.waiting: dict[int, int] = {}  # hashes of outcomes that have come and not been captured, and how often
         self.calls = 0
 
     def failure(self, leaves: Sequence[Any]) -> str | None:

@@ -330,8 +330,6 @@ class JitFunction(Answers):
             return eagerly(self)
         is_free = self.fullgraph or self.is_measured
         if not is_free and self.payoff.waits(root, branch, call.path, call.outcomes, call.leaves):
-            if self.payoff.is_resting:
-                self._installed[:] = [None] * MODES
             why: LineByLine = InVain(self.payoff.in_vain())
             return Eagerly(warned(self.name, why, root, self.counts.reasons) if call.path else why)
         if root.captures >= CAPTURE_LIMIT:

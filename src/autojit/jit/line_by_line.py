@@ -228,6 +228,16 @@ class InVain(LineByLine):
     )
 
 
+class ManyDecisions(LineByLine):
+    """Python decides often on what is made of values whose sizes come from data (see ``repeated_work.py``)."""
+
+    limit = 2
+    text = (
+        "{} decisions on tensors, the last at {}, would compute again and again what comes before them, as its sizes "
+        "depend on the data: ran line by line (keep the sizes and mask the elements, or repeat with aj.while_loop)"
+    )
+
+
 AS_PIECES = "and the closure as a step of its own"
 
 

@@ -4,12 +4,12 @@ A program may give a function arguments of another kind in every call (a batch w
 tree), change every time what it reads, or decide in another way. A capture takes as long as hundreds of eager calls. So
 after some in a row of which none has served another call, calls run line by line in between: one, two, four, eight.
 Large captures count as several: what they cost is their nodes', on every machine, and so is what a call line by line
-costs. One that serves another call pays for itself and for one more, once: a kind that always comes does not pay for
-all that never come again. Arguments of a kind that comes again are captured, and so is an outcome of a decision that
-does.
+costs. One that serves another call (a large one, as many as it costs) pays for itself and for one more, once: a kind
+that always comes does not pay for all that never come again. Arguments of a kind that comes again are captured, and so
+is an outcome of a decision that does; a large one is to come again ever more often.
 
 To find that no step serves takes time as well. Where that comes of most calls, the next ones run line by line unlooked
-at: sixteen, then ever more.
+at: sixteen, then ever more. Where something is drawn before the step is looked for, a call in vain counts as several.
 """
 
 from __future__ import annotations
@@ -33,15 +33,30 @@ NODES = 128
 """A capture counts one more for so many nodes and arguments: 16 of a tree LSTM's steps took 9.9 s, as long as
 1,000 calls of it.
 """
+PAYS = 32
+"""Calls that a step of ``NODES`` nodes or more is to serve until its capture has paid: 600 nodes took 60 ms, and a call
+by their step 1.5 ms less than line by line. A smaller one costs little, however rarely it serves, and pays with one.
+"""
+NODES_A_DECISION = 16  # a part takes as long to compile besides its nodes: 10 ms
 FORMS = 8  # of a function: a program that finds ever more places is one whose captures serve no second call
 MOST_DOUBLED = 20  # times: what is waited for
 SHARE_SERVED = 4  # of so many calls steps are to serve one, else they are not worth looking for
+DRAWN = 7
+"""For so many calls more counts one for which something has been drawn: given what was drawn and observed, a step of
+600 nodes took 5 ms line by line instead of 1.3 ms, and 0.4 ms natively.
+"""
 SEEN_AT_ONCE = 64  # arguments: of 500 it takes 5 ms to find that there is no step for them, three times a small step
 WAITING_KEPT = 64  # outcomes of one decision that have come once and not been captured
 
 
 def _no_step() -> None:
     """What a capture that was given up refers to."""
+
+
+def _size(step: CompiledStep) -> int:
+    """What a capture has cost, in nodes."""
+    capture = step.capture
+    return step.n_nodes + len(capture.arguments) + NODES_A_DECISION * len(capture.trace.splits)
 
 
 class Payoff:
@@ -82,16 +97,22 @@ class Payoff:
             self._miss()  # else it is seen at once that a kind of arguments is not known
         return True
 
-    def _miss(self) -> None:
+    def drew_in_vain(self) -> None:
+        """A call that waits is given what has been drawn for it: it is followed line by line, at more than the price
+        of what steps save.
+        """
+        self._miss(DRAWN)
+
+    def _miss(self, count: int = 1) -> None:
         served = self.natives.total() + self.by_python
         if (served - self._served) * SHARE_SERVED > self._missed:
             self._missed, self._served, self._rest = 0, served, FREE
-        self._missed += 1
+        self._missed += count
         if self._missed >= FREE:
             self._missed, self._served, self._resting, self._rest = 0, served, self._rest, 2 * self._rest
 
     def in_vain(self) -> int:
-        """Captures that have served the call that they were made for, alone, and that no other has paid for."""
+        """Captures that have not served as many calls as they cost, and that no other has paid for."""
         kept = [ref for ref in self._made if not self._has_served(ref())]
         self._made = kept[len(self._made) - len(kept) :]
         return len(self._made)
@@ -101,14 +122,15 @@ class Payoff:
         in_vain = self.in_vain()
         if in_vain < min(FREE_AT_LEAST, FREE):
             return 0
-        steps = [ref() for ref in self._made]
-        sizes = [step.n_nodes + len(step.capture.arguments) for step in steps if step is not None]
-        each = 1 + sum(sizes) // (NODES * in_vain)
+        each = self._each()
         free = min(FREE, max(FREE_AT_LEAST, FREE // each))
         return 0 if in_vain < free else each << min(in_vain - free, MOST_DOUBLED)
 
     def _has_served(self, step: CompiledStep | None) -> bool:
-        return step is not None and step.calls + self.natives.of(step) > 1
+        if step is None:
+            return False
+        pays = PAYS if _size(step) >= NODES else 1
+        return step.calls + self.natives.of(step) > pays
 
     @property
     def is_resting(self) -> bool:
@@ -133,14 +155,28 @@ class Payoff:
         self._waited = 0
 
     def _comes_again(self, root: Captures, path: Sequence[Decision], outcomes: Sequence[Split]) -> bool:
-        """Whether a call before came as far, where nothing has been captured yet; of the next ones, this one has."""
+        """Whether calls before came as far, where nothing has been captured yet; of the next ones, this one has.
+
+        One of them is enough as long as what it would cost is small; else twice as many for each capture in vain.
+        """
         if not path:
             has_come, root.has_come = root.has_come, True
             return has_come and not root.leads_on
         waiting, outcome = path[-1].waiting, hash(outcomes[-1].key)
-        if outcome in waiting:
-            waiting.remove(outcome)
+        come = waiting.pop(outcome, 0)
+        if come >= self._to_come():
             return True
-        waiting.append(outcome)
-        del waiting[:-WAITING_KEPT]
+        waiting[outcome] = come + 1
+        if len(waiting) > WAITING_KEPT:
+            del waiting[next(iter(waiting))]
         return False
+
+    def _to_come(self) -> int:
+        """How often an outcome is to have come before it is captured."""
+        in_vain, each = self.in_vain(), self._each()
+        return 1 if each == 1 else 1 << min(max(in_vain - FREE_AT_LEAST, 0), MOST_DOUBLED)
+
+    def _each(self) -> int:
+        """For how many small captures one in vain counts."""
+        sizes = [_size(step) for ref in self._made if (step := ref()) is not None]
+        return 1 + sum(sizes) // (NODES * max(self.in_vain(), 1))
