@@ -36,6 +36,7 @@ from autojit.functions.exchange import (
 from autojit.functions.memory import MemoryFormat, in_format, preserve_format
 from autojit.functions.shape import Sizes, sizes_of, stack
 from autojit.ops.sources import Iota
+from autojit.runtime.memory import aligned_copy, zeros_array
 from autojit.tensor.of_arrays import constant, on_memory_of
 from autojit.tensor.state import BY_PYTHON, made_like, quietly, state
 from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
@@ -108,7 +109,7 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
         wanted = dtype_of_numpy(data.dtype) if dtype is None else dtype
         if type(data) is np.ndarray and data.dtype is wanted.numpy:  # nothing is rounded, so nothing warns
             try:
-                return data.copy("K") if copy else data
+                return aligned_copy(data) if copy else data
             except MemoryError as error:
                 raise out_of_memory(error) from None
         return quietly(lambda: np.array(data, dtype=wanted.numpy, copy=True if copy else None))
@@ -238,7 +239,7 @@ def _filled(value: Number, shape: Sequence[int], dtype: DType, device: DeviceLik
     require_numbers(value)
     try:
         if type(value) is int and value == 0:
-            return wrap(np.zeros(shape, dtype.numpy))  # the system gives zeros: no pass over the memory
+            return wrap(zeros_array(shape, dtype.numpy))
         return wrap(quietly(np.full, shape, value, dtype.numpy))
     except ValueError as error:
         raise too_large(shape, error) from None

@@ -32,6 +32,11 @@ ALIGNMENT_BYTES = 64
 CACHED_FROM_BYTES = 256 << 10
 """Smaller arrays come from NumPy: the C library recycles blocks of that size by itself."""
 
+ALIGNED_FROM_BYTES = 16 << 10
+"""Arrays that users make of their data, and parameters: smaller ones stay in the cache, where it does not matter."""
+
+LAZY_FROM_BYTES = 16 << 20
+
 _DEFAULT_CACHE_LIMIT_BYTES = 1 << 30
 _WITHOUT_WAITING = (False,)
 
@@ -280,9 +285,51 @@ def allocate_array(
     return np.ndarray(shape, element, memory, strides=strides)
 
 
+class _Aligned(np.ndarray[Any, Any]):
+    """The bytes of one array, which begins within them where vectors do: views of the array refer to the array."""
+
+
+def aligned_array(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An uninitialised row-major array that begins at a multiple of `ALIGNMENT_BYTES` unless it is small.
+
+    NumPy's large arrays begin 16 bytes behind a page, so that every vector of 64 bytes is in two lines of the cache: a
+    step of logistic regression by Newton took 940 us on such a matrix, 760 on an aligned one (AVX-512, one thread).
+
+    Example:
+        >>> from autojit.runtime.memory import aligned_array
+        >>> aligned_array((1000, 1000), "f4").ctypes.data % 64
+        0
+    """
+    element = np.dtype(dtype)
+    size_bytes = math.prod(shape) * element.itemsize
+    if size_bytes < ALIGNED_FROM_BYTES:
+        return np.empty(shape, element)
+    memory = _Aligned(size_bytes + ALIGNMENT_BYTES, np.uint8)
+    return np.ndarray(shape, element, memory, -memory.__array_interface__["data"][0] % ALIGNMENT_BYTES)
+
+
+def zeros_array(shape: Sequence[int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Zeros, an `aligned_array` of few megabytes; of more those of the system, whose pages come when they are used."""
+    if not ALIGNED_FROM_BYTES <= math.prod(shape) * dtype.itemsize <= LAZY_FROM_BYTES:
+        return np.zeros(shape, dtype)
+    made = aligned_array(shape, dtype)
+    made.fill(0)
+    return made
+
+
+def aligned_copy(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A copy in the same order; a row-major one is an `aligned_array`."""
+    if array.nbytes < ALIGNED_FROM_BYTES or not array.flags.c_contiguous:
+        return array.copy("K")
+    made = aligned_array(array.shape, array.dtype)
+    made[...] = array
+    return made
+
+
 def owns_memory(array: npt.NDArray[Any]) -> bool:
-    """Whether what else shows an array's memory refers to the array: it has the memory, or the recycled one it got."""
-    return array.base is None or (isinstance(array.base, _Block) and array.base.is_recycled)
+    """Whether what else shows an array's memory refers to the array: it has the memory, or it alone was given it."""
+    base = array.base
+    return base is None or type(base) is _Aligned or (isinstance(base, _Block) and base.is_recycled)
 
 
 class _Place:
