@@ -161,12 +161,14 @@ def test_waiting_doubles_and_ends() -> None:
     assert paid.in_vain() == 0
 
 
+@pytest.mark.parametrize("begun", (payoff.FIRST, payoff.FIRST + 1))
 @pytest.mark.parametrize("kind", (Step, LargeStep))
-def test_a_capture_has_paid_when_its_step_has_served_as_many_calls_as_it_costs(kind: type[Step]) -> None:
+def test_a_capture_has_paid_when_its_step_has_served_as_many_calls_as_it_costs(kind: type[Step], begun: int) -> None:
     paid, step = Payoff(NativeCalls()), kind()
+    paid.begun = begun
     given: Any = step
     paid.captured(given)
-    pays = payoff.PAYS if kind is LargeStep else 1
+    pays = payoff.PAYS if kind is LargeStep and begun > payoff.FIRST else 1
     for step.calls in range(1, pays + 1):
         assert paid.in_vain() == 1
     step.calls = pays + 1

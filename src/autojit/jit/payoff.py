@@ -4,9 +4,9 @@ A program may give a function arguments of another kind in every call (a batch w
 tree), change every time what it reads, or decide in another way. A capture takes as long as hundreds of eager calls. So
 after some in a row of which none has served another call, calls run line by line in between: one, two, four, eight.
 Large captures count as several: what they cost is their nodes', on every machine, and so is what a call line by line
-costs. One that serves another call (a large one, as many as it costs) pays for itself and for one more, once: a kind
-that always comes does not pay for all that never come again. Arguments of a kind that comes again are captured, and so
-is an outcome of a decision that does; a large one is to come again ever more often.
+costs. One that serves another call (from the ninth of a function on, a large one as many as it costs) pays for itself
+and for one more, once: a kind that always comes does not pay for all that never come again. Arguments of a kind that
+comes again are captured, and so is an outcome of a decision that does; a large one is to come again ever more often.
 
 To find that no step serves takes time as well. Where that comes of most calls, the next ones run line by line unlooked
 at: sixteen, then ever more. Where something is drawn before the step is looked for, a call in vain counts as several.
@@ -37,6 +37,8 @@ PAYS = 32
 """Calls that a step of ``NODES`` nodes or more is to serve until its capture has paid: 600 nodes took 60 ms, and a call
 by their step 1.5 ms less than line by line. A smaller one costs little, however rarely it serves, and pays with one.
 """
+FIRST = 8
+"""Captures of a function that pay with one further call, however large: training and evaluation on a few sizes."""
 NODES_A_DECISION = 16  # a part takes as long to compile besides its nodes: 10 ms
 FORMS = 8  # of a function: a program that finds ever more places is one whose captures serve no second call
 MOST_DOUBLED = 20  # times: what is waited for
@@ -129,7 +131,7 @@ class Payoff:
     def _has_served(self, step: CompiledStep | None) -> bool:
         if step is None:
             return False
-        pays = PAYS if _size(step) >= NODES else 1
+        pays = PAYS if self.begun > FIRST and _size(step) >= NODES else 1
         return step.calls + self.natives.of(step) > pays
 
     @property
