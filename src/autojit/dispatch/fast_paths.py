@@ -18,7 +18,7 @@ from autojit.core.errors import IndexOutOfRangeError
 from autojit.dispatch.kernels import LARGE, evaluate_by_kernel, evaluate_when_ready
 from autojit.ir.op import Op
 from autojit.ops.loop_orders import as_loop
-from autojit.ops.numpy_program import program_of
+from autojit.ops.numpy_program import Program, program_of
 from autojit.tensor.state import state
 
 if TYPE_CHECKING:
@@ -125,15 +125,19 @@ def _fused(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
 
 
 def _in_parts(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
-    """The NumPy calls of a small composite, with the fast paths of its ops; None where layouts or shapes differ."""
+    """A small composite of operands of one shape and row-major order; None of others."""
     shape = arrays[0].shape
     for a in arrays:
         if a.shape != shape or not a.flags.c_contiguous:
             return None
-    program = program_of(op, arrays)
-    is_quick = 0 < program.quick_from <= program.size
-    found = program.run_by(_fast_of, arrays) if is_quick else program.run(*arrays)
+    found = _by_numpy(program_of(op, arrays), arrays)
     return found[0] if len(found) == 1 else tuple(found)
+
+
+def _by_numpy(program: Program, arrays: Sequence[NDArray[Any]]) -> Any:
+    """The NumPy calls of a small composite, with the fast paths of its ops where it is large enough for one of them."""
+    is_quick = 0 < program.quick_from <= program.size
+    return program.run_by(_fast_of, arrays) if is_quick else program.run(*arrays)
 
 
 def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -159,10 +163,8 @@ def _fused_arrays(op: FusedArrays, arrays: Sequence[NDArray[Any]]) -> Any:
         if found is not None:
             return found
         results = program.run_by(_fast_of, arrays)
-    elif 0 < program.quick_from <= program.size:
-        results = program.run_by(_fast_of, arrays)
     else:
-        results = program.run(*arrays)
+        results = _by_numpy(program, arrays)
     return results[0] if op.n_outputs == 1 else tuple(results)
 
 
