@@ -110,6 +110,8 @@ def _turned_back(leaf: Tensor, grad: Tensor) -> Any:
     That is the transpose of a transpose, as products leave it for linear layers, laid out as ``.grad`` should be.
     """
     array, like, view, storage = grad._array, leaf._array, grad._view, grad._storage
+    if view is None and storage is None:
+        return _sole_base(grad, like)
     whole = None if view is None else view.base
     if type(array) is not np.ndarray or type(like) is not np.ndarray or type(whole) is not Tensor or storage is None:
         return None
@@ -137,6 +139,25 @@ def _turned_back(leaf: Tensor, grad: Tensor) -> Any:
         and is_held_once(base, 5)
     )
     return base if is_alone else None
+
+
+def _sole_base(grad: Tensor, like: Any) -> Any:
+    """The same of a gradient whose array shows another one without a tensor around it."""
+    array = grad._array
+    base = None if array is None else array.base
+    is_same = (
+        type(base) is np.ndarray
+        and type(like) is np.ndarray
+        and base.base is None
+        and base.shape == array.shape
+        and base.strides == array.strides == like.strides
+        and base.flags.c_contiguous
+        and base.flags.writeable
+        and not grad._requires_grad
+    )
+    if not is_same or state.trace is not None or state.layers or not ARGUMENTS_ARE_COUNTED:
+        return None
+    return base if is_held_once(array, 3) and is_held_once(base, 3) else None  # the view, the name, the argument
 
 
 def _is_free_sparse(grad: Tensor) -> bool:

@@ -15,13 +15,16 @@ import itertools
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
+import numpy as np
+
 from autojit.autograd import anomaly
 from autojit.autograd.accumulation import accumulate
 from autojit.autograd.behind_masks import behind_masks
 from autojit.autograd.hook_calls import has_tensor_hooks, through_post_hooks, through_pre_hooks, through_tensor_hooks
+from autojit.autograd.known_rules import as_tensor, known_rule, serves_here, sum_of_arrays
 from autojit.autograd.pieces import CUTS, Pieces
 from autojit.autograd.running import current_walk, running
-from autojit.autograd.turned_products import PRODUCTS, run_product
+from autojit.autograd.turned_products import NOT_TURNED, PRODUCTS, run_product, turns
 from autojit.core.errors import DifferentiationError
 from autojit.core.source import here, leave
 from autojit.core.types import TensorType
@@ -78,6 +81,7 @@ class Walk:
         self.current: Node | None = None  # the node whose rule runs
         self.grads: Grads = []  # what has arrived at its outputs
         self.observer = state.observer  # the profiler's, or None
+        self.is_plain = False  # whether rules that are known run on arrays
         self.rules = (
             None if state.trace is None else Rules(here(is_inside=True))
         )  # how rules are run while a step is captured
@@ -118,6 +122,7 @@ class Walk:
         """Push the roots' cotangents through the history; the cotangents that arrived at the targets."""
         order = self.order = self.plan([edge for edge, _ in roots])
         arrived, missing = self.arrived, self.missing
+        is_plain = self.is_plain = serves_here()
         if state.trace is not None:
             state.trace.note_pass(missing, None if self.closed else self.targets, self.accumulate)
         if self.observer is None:
@@ -128,7 +133,10 @@ class Walk:
         for node in order:
             if node not in arrived:
                 self._pass_over(node)
-            elif type(node) is not AccumulateGrad or missing[node] == 0:
+            elif type(node) is AccumulateGrad:
+                if missing[node] == 0:
+                    self._process(node)
+            elif not (is_plain and isinstance(node, OpNode) and self._run_known(node)):
                 self._process(node)
         while self.callbacks:
             self.callbacks.pop(0)()
@@ -220,10 +228,48 @@ class Walk:
         if before is None or before is ZERO:
             buffer[number] = grad
         elif grad is not ZERO:
-            buffer[number] = add(before, grad)
+            buffer[number] = _sum(before, grad)
+
+    def _run_known(self, node: OpNode) -> bool:
+        """Run a node by what is known of its rule; False: nothing is, or somebody else has a look at the node."""
+        rules = node.rules
+        if rules is None or node.tensor_hooks or node.retained or node.pre_hooks or node.post_hooks:
+            return False
+        needed, targets = self.needed, self.targets
+        if needed is None:
+            wanted = tuple([e is not None for e in node.edges])
+        elif node not in needed or self._is_target(node):
+            return False
+        else:
+            wanted = tuple(
+                [e is not None and (e[0] in needed or e in targets) for e in node.edges]  # type: ignore[operator]
+            )
+        op = node.op
+        if type(op) in CUTS:
+            return False
+        grads = self.arrived[node]
+        arrived = tuple([g is not None and g is not ZERO for g in grads])
+        if not any(arrived):
+            return False
+        turned = turns(node) if type(op) in PRODUCTS else NOT_TURNED
+        rule = known_rule(node, rules, (node in self.masked, turned, wanted, arrived))
+        results = None if rule is None else rule.cotangents(node, grads, targets is None)
+        if results is None:
+            return False
+        del self.arrived[node]
+        for k, edge in enumerate(node.edges):
+            if edge is None:
+                results[k] = None
+        if not self.keep_graph:
+            node.release()
+        grads.clear()
+        self._deliver(node, results)
+        return True
 
     def _process(self, node: Node) -> None:
         grads = self.arrived.pop(node)
+        if self.is_plain:
+            grads[:] = [as_tensor(g) for g in grads]
         is_leaf = type(node) is AccumulateGrad
         if is_leaf and grads[0] is ZERO:
             grads[0] = zeros_of((node, 0))
@@ -306,7 +352,7 @@ class Walk:
         if self.needed is not None and child not in self.needed and edge not in self.targets:  # type: ignore[operator]
             return False
         buffer = self.arrived.get(child)
-        total = self.pieces.add(node, self.grads[0], None if buffer is None else buffer[number])
+        total = self.pieces.add(node, self.grads[0], None if buffer is None else as_tensor(buffer[number]))
         if total is None:
             return False
         if buffer is None:
@@ -384,6 +430,15 @@ class ExecutionEngine:
         """Whether the present pass accumulates into every leaf, as recomputing with ``backward`` does."""
         walk = current_walk()
         return walk is None or walk.targets is None
+
+
+def _sum(x: Any, y: Any) -> Any:
+    """The sum of two cotangents."""
+    if type(x) is type(y) is np.ndarray:
+        found = sum_of_arrays(x, y)
+        if found is not None:
+            return found
+    return add(as_tensor(x), as_tensor(y))
 
 
 def _when(node: Node) -> int:

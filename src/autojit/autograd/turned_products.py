@@ -20,16 +20,25 @@ PRODUCTS = (Matmul, Addmm)
 """The ops of nodes whose last two operands are multiplied."""
 
 
+NOT_TURNED = False, False
+
+
 def run_product(node: OpNode, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
     """Run a product's rule in the order that suits its operands. Histories of gradients keep the usual one."""
-    left, right = node.edges[-2:]
-    if state.grad_enabled or not (_is_turned(left) or _is_turned(right)):
+    flags = NOT_TURNED if state.grad_enabled else turns(node)
+    if flags == NOT_TURNED:
         return node.run(grads, wanted)
-    turned_operands.flags = _is_turned(left), _is_turned(right)
+    turned_operands.flags = flags
     try:
         return node.run(grads, wanted)
     finally:
-        turned_operands.flags = False, False
+        turned_operands.flags = NOT_TURNED
+
+
+def turns(node: OpNode) -> tuple[bool, bool]:
+    """Which of a product's operands are transposed tensors."""
+    left, right = node.edges[-2:]
+    return _is_turned(left), _is_turned(right)
 
 
 def _is_turned(edge: Edge | None) -> bool:

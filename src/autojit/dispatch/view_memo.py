@@ -39,6 +39,7 @@ class Way(NamedTuple):
     results: list[Any]
     versions: Any
     metas: Any
+    rules: dict[Any, Any]
 
 
 _WAYS: dict[Any, Way] = {}
@@ -82,7 +83,7 @@ def _record(way: Way, x: Tensor, found: Tensor) -> None:
         require_unchanged(x)
     node = new_node(way.node)
     node.sequence, node.place = next_sequence(), place_in_history(3)
-    node.op, node.mask, node.edges = way.op, way.mask, [edge_of(x)]
+    node.op, node.mask, node.edges, node.rules = way.op, way.mask, [edge_of(x)], way.rules
     node.primals, node.results = way.primals, way.results
     node.versions, node.out_metas = way.versions, way.metas
     found._requires_grad, found._grad_fn = True, node
@@ -97,7 +98,7 @@ def keep(key: tuple[Any, ...] | None, x: Tensor, found: Tensor) -> None:
     chain = storage_chain(found)[len(storage_chain(x)) :]
     if not chain:
         return
-    way = Way(chain, type_of(found), None, None, 0, [], [], (), ())
+    way = Way(chain, type_of(found), None, None, 0, [], [], (), (), {})
     if key[-1]:
         node = found._grad_fn
         if not isinstance(node, OpNode) or found._output_nr or list(node.edges) != [edge_of(x)]:
@@ -105,7 +106,7 @@ def keep(key: tuple[Any, ...] | None, x: Tensor, found: Tensor) -> None:
         if not all(isinstance(entry, tuple | TensorType) for entry in (*node.primals, *node.results)):
             return
         kept = (node.primals, node.results, node.versions, node.out_metas)
-        way = Way(chain, type_of(found), type(node), node.op, node.mask, *kept)
+        way = Way(chain, type_of(found), type(node), node.op, node.mask, *kept, {})
     if len(_WAYS) >= _LIMIT:
         _WAYS.clear()
     _WAYS[key] = way

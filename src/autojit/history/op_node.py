@@ -41,13 +41,14 @@ class OpNode(Node):
     detached shells of the results the rule reads. ``versions`` are the storages' versions at recording.
     """
 
-    __slots__ = ("arguments", "mask", "op", "primals", "results", "versions")
+    __slots__ = ("arguments", "mask", "op", "primals", "results", "rules", "versions")
     arguments: dict[str, Any]  # of the function that users called, where ``rename_node`` was given them
     op: Op
     mask: int
     primals: list[Any]
     results: list[Any]
     versions: Sequence[int]
+    rules: dict[Any, Any] | None  # what the engine knows of the rule, for all nodes of this op and these types
     # of a captured function
     changes: Sequence[int] = ()  # the storages' changes, as ``versions``
     taken: tuple[int, ...] = ()  # the outputs that the last pass came through
@@ -56,6 +57,7 @@ class OpNode(Node):
 
     def __init__(self, sequence: int | None = None) -> None:
         self.sequence = next_sequence() if sequence is None else sequence
+        self.rules = None
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...], accumulate: Rule = accumulate) -> Sequence[Any]:
         is_call = self.op.is_call  # which tells what has a gradient of zeros from what has none, and what has a history

@@ -110,6 +110,7 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor], line: 
         return
     node = plan.node()
     node.op = op
+    node.rules = plan.rules
     node.mask = mask
     node.edges = edges
     node.source = here(True, is_inside=state.trace is not None) if line is None else line
@@ -170,11 +171,12 @@ def record_pair(op: Op, x: Tensor, y: Tensor, result: Tensor) -> None:
         plan = new_plan(op, (x, y), mask, plans, key)
     if plan is None:
         return
-    (keep_x, keep_y), (keep_result,), make = plan
+    (keep_x, keep_y), (keep_result,), make, rules = plan
     x_storage, y_storage = x._storage, y._storage
     node = new_node(make)
     node.op = op
     node.mask = mask
+    node.rules = rules
     node.edges = (x_edge, y_edge)
     node.primals = [x if keep_x else x_meta, y if keep_y else y_meta]
     if x_storage is y_storage is None:
@@ -212,6 +214,7 @@ def record_several(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
         return
     node = new_node(plan[2])
     node.op = op
+    node.rules = plan[3]
     node.mask = mask
     node.edges = edges
     node.primals = [t if keep else meta for t, keep, meta in zip(operands, plan[0], metas)]
@@ -235,6 +238,7 @@ def record_single(op: Op, x: Tensor, result: Tensor) -> None:
         return
     node = new_node(plan[2])
     node.op = op
+    node.rules = plan[3]
     node.mask = 1
     node.edges = ((accumulator_of(x) if fn is None else fn, x._output_nr),)
     node.primals = [x if plan[0][0] else meta]

@@ -31,6 +31,7 @@ class ResidualPlan(NamedTuple):
     primals: tuple[bool, ...]
     results: tuple[bool, ...]
     node: type[OpNode]
+    rules: dict[Any, Any] | None = None  # what the engine finds out about the rule for operands of just these types
 
 
 def residual_plan(op: Op, operands: Sequence[Tensor], mask: int) -> ResidualPlan | None:
@@ -88,6 +89,8 @@ def new_plan(
         plan = plans[pattern]
     except KeyError:
         plan = plans[pattern] = plan_of_types(op, types, mask)
+    if plan is not None and plan.node is not NotImplementedNode and not op.is_call:
+        plan = plan._replace(rules={})
     plans[key] = plan
     return plan
 

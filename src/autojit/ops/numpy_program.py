@@ -51,11 +51,7 @@ class Program:
 
     def _function(self, choose: Callable[[Op], Rule | None]) -> Rule:
         """The function from arrays to the list of the graph's results, each in memory of its own."""
-        text = _Text(self._graph, choose)
-        space: dict[str, Any] = {f"k{number}": value for number, value in enumerate(text.constants)}
-        exec(_compiled(text.source()), space)  # the only way to a function of a text
-        run: Rule = space["run"]
-        self._chosen[choose] = run
+        run = self._chosen[choose] = function_of(Text(self._graph, choose))
         return run
 
 
@@ -78,10 +74,18 @@ def program_of(op: GraphOp, arrays: Sequence[Ndarray]) -> Program:
     return program
 
 
-class _Text:
+def function_of(text: Text) -> Rule:
+    """The function that a text is of."""
+    space: dict[str, Any] = {f"k{number}": value for number, value in enumerate(text.constants)}
+    exec(_compiled(text.source()), space)  # the only way to a function of a text
+    run: Rule = space["run"]
+    return run
+
+
+class Text:
     """The text of a graph's function, and the rules and arrays that it names ``k0``, ``k1``, ..."""
 
-    def __init__(self, graph: Graph, choose: Callable[[Op], Rule | None]) -> None:
+    def __init__(self, graph: Graph, choose: Callable[[Op], Rule | None] = _no_other) -> None:
         owners: set[int] = set()  # the memories of what sources give
         self.constants: list[Any] = [np.asarray, _own, _owners, owners]
         self._choose = choose
@@ -95,7 +99,7 @@ class _Text:
         self._last = {v: place for place, (_, inputs, _) in enumerate(calls) for v in inputs}
         kept = set(graph.outputs)
         for place, (op, inputs, outputs) in enumerate(calls):
-            if not inputs:
+            if not inputs and self._is_kept(outputs[0]):
                 given = np.asarray(op.eager())
                 owners.add(id(owner_of(given)))
                 self._names[outputs[0]] = self._constant(given)
@@ -106,6 +110,10 @@ class _Text:
                 if not is_read and self._names[v][0] == "v":
                     self._free.append(self._names[v])
         self._lines += self._returned(graph.outputs)
+
+    def _is_kept(self, value: Value) -> bool:
+        """Whether what a source gives is computed once and for all."""
+        return True
 
     def _calls(self, graph: Graph) -> list[tuple[Op, tuple[Value, ...], tuple[Value, ...]]]:
         """The ops with their operands and results; a sum that keeps its axes is one."""
