@@ -144,7 +144,7 @@ def _turned_back(leaf: Tensor, grad: Tensor) -> Any:
 def _sole_base(grad: Tensor, like: Any) -> Any:
     """The same of a gradient whose array shows another one without a tensor around it."""
     array = grad._array
-    base = None if array is None else array.base
+    base = array.base if type(array) is np.ndarray else None
     is_same = (
         type(base) is np.ndarray
         and type(like) is np.ndarray
@@ -157,7 +157,8 @@ def _sole_base(grad: Tensor, like: Any) -> Any:
     )
     if not is_same or state.trace is not None or state.layers or not ARGUMENTS_ARE_COUNTED:
         return None
-    return base if is_held_once(array, 3) and is_held_once(base, 3) else None  # the view, the name, the argument
+    # the tensor, the names here and in the caller, the argument; the view, the name here, the argument
+    return base if is_held_once(array, 4) and is_held_once(base, 3) else None
 
 
 def _is_free_sparse(grad: Tensor) -> bool:

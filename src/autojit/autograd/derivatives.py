@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from autojit.autograd.accumulation import like_leaf
-from autojit.autograd.engine import Walk, edge_type
+from autojit.autograd.edges import edge_type
+from autojit.autograd.engine import Walk
 from autojit.core.errors import DifferentiationError, OldNameWarning, UsageError
 from autojit.core.sizes import distinct
 from autojit.core.types import TensorType

@@ -10,34 +10,30 @@ depth is not limited by Python's stack.
 
 from __future__ import annotations
 
-import heapq
 import itertools
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from autojit.autograd import anomaly
 from autojit.autograd.accumulation import accumulate
 from autojit.autograd.behind_masks import behind_masks
+from autojit.autograd.edges import zeros_of
 from autojit.autograd.hook_calls import has_tensor_hooks, through_post_hooks, through_pre_hooks, through_tensor_hooks
-from autojit.autograd.known_rules import as_tensor, known_rule, serves_here, sum_of_arrays
-from autojit.autograd.pieces import CUTS, Pieces
+from autojit.autograd.known_rules import as_tensor, known_rule, serves_here, sum_of
+from autojit.autograd.node_orders import by_edges, when
+from autojit.autograd.pieces import CUTS, Pieces, may_be_piece
 from autojit.autograd.running import current_walk, running
 from autojit.autograd.turned_products import NOT_TURNED, PRODUCTS, run_product, turns
 from autojit.core.errors import DifferentiationError
 from autojit.core.source import here, leave
-from autojit.core.types import TensorType
 from autojit.dispatch.replay import Rules
-from autojit.functions.elementwise import add, clone
 from autojit.history.op_node import OpNode
 from autojit.ops.cotangent_masks import masking
-from autojit.tensor import Tensor
-from autojit.tensor.node import ZERO, AccumulateGrad, Edge, Node, type_of_meta
+from autojit.tensor.node import ZERO, AccumulateGrad, Edge, Node
 from autojit.tensor.state import grad_mode, state
-from autojit.tensor.tensor import type_of
 
 Grads = list[Any]
+ONE = (True,)  # what has arrived at a node with one output
 
 DEEPEST = 20
 """Nested passes in one thread: each takes some 15 Python frames, of the 1000 that are allowed."""
@@ -192,7 +188,7 @@ class Walk:
                 else:
                     missing[child] = 1
                     stack.append(child)
-        order = _by_edges(missing, ends) if Node.renumbered else sorted(missing, key=_when, reverse=True)
+        order = by_edges(missing, ends) if Node.renumbered else sorted(missing, key=when, reverse=True)
         if self.is_masked is True:
             masked = roots
         else:
@@ -228,7 +224,7 @@ class Walk:
         if before is None or before is ZERO:
             buffer[number] = grad
         elif grad is not ZERO:
-            buffer[number] = _sum(before, grad)
+            buffer[number] = sum_of(before, grad, self.is_plain and self.targets is None)
 
     def _run_known(self, node: OpNode) -> bool:
         """Run a node by what is known of its rule; False: nothing is, or somebody else has a look at the node."""
@@ -241,25 +237,25 @@ class Walk:
         elif node not in needed or self._is_target(node):
             return False
         else:
-            wanted = tuple(
-                [e is not None and (e[0] in needed or e in targets) for e in node.edges]  # type: ignore[operator]
-            )
+            wanted = tuple([e is not None and (e[0] in needed or e in (targets or ())) for e in node.edges])
         op = node.op
-        if type(op) in CUTS:
+        if type(op) in CUTS and may_be_piece(node):
             return False
         grads = self.arrived[node]
-        arrived = tuple([g is not None and g is not ZERO for g in grads])
-        if not any(arrived):
-            return False
+        if len(grads) == 1:
+            arrived: tuple[bool, ...] = ONE
+            if grads[0] is None or grads[0] is ZERO:
+                return False
+        else:
+            arrived = tuple([g is not None and g is not ZERO for g in grads])
+            if not any(arrived):
+                return False
         turned = turns(node) if type(op) in PRODUCTS else NOT_TURNED
         rule = known_rule(node, rules, (node in self.masked, turned, wanted, arrived))
         results = None if rule is None else rule.cotangents(node, grads, targets is None)
         if results is None:
             return False
         del self.arrived[node]
-        for k, edge in enumerate(node.edges):
-            if edge is None:
-                results[k] = None
         if not self.keep_graph:
             node.release()
         grads.clear()
@@ -432,40 +428,6 @@ class ExecutionEngine:
         return walk is None or walk.targets is None
 
 
-def _sum(x: Any, y: Any) -> Any:
-    """The sum of two cotangents."""
-    if type(x) is type(y) is np.ndarray:
-        found = sum_of_arrays(x, y)
-        if found is not None:
-            return found
-    return add(as_tensor(x), as_tensor(y))
-
-
-def _when(node: Node) -> int:
-    """Accumulators come last in the order; they run earlier, when their last contribution arrives."""
-    return -1 if type(node) is AccumulateGrad else node.sequence
-
-
-def _by_edges(missing: dict[Node, int], ends: Container[Node]) -> list[Node]:
-    """The nodes, each after all its users; of those that could come next, the one of greatest number.
-
-    ``missing`` counts the users of each; edges from ``ends`` do not count.
-    """
-    waiting, order, places = dict(missing), list[Node](), itertools.count()
-    ready = [(-_when(node), next(places), node) for node in missing if not missing[node]]
-    heapq.heapify(ready)
-    while ready:
-        node = heapq.heappop(ready)[2]
-        order.append(node)
-        for edge in () if node in ends else node.edges:
-            child = None if edge is None else edge[0]
-            if child is not None and child in waiting:
-                waiting[child] -= 1
-                if not waiting[child]:
-                    heapq.heappush(ready, (-_when(child), next(places), child))
-    return order
-
-
 def _fill_zeros(node: Node, grads: Grads) -> None:
     """Users' hooks see zeros as tensors."""
     for number, grad in enumerate(grads):
@@ -473,18 +435,4 @@ def _fill_zeros(node: Node, grads: Grads) -> None:
             grads[number] = zeros_of((node, number))
 
 
-def zeros_of(edge: Edge) -> Tensor:
-    """Zeros in the type of the tensor an edge stands for."""
-    found: Tensor = Tensor._literal_of(0, edge_type(edge))
-    return found if type_of(found).shape else clone(found)
-
-
-def edge_type(edge: Edge) -> TensorType:
-    """The type of the tensor an edge stands for."""
-    node, number = edge
-    if isinstance(node, AccumulateGrad):
-        return type_of(node.variable)
-    return type_of_meta(node.out_metas[number])
-
-
-__all__ = ["ExecutionEngine", "Walk", "edge_type", "zeros_of"]
+__all__ = ["ExecutionEngine", "Walk"]

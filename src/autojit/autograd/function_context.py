@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autojit.autograd.engine import zeros_of
+from autojit.autograd.edges import zeros_of
 from autojit.core.errors import DifferentiationError, ShapeError, UsageError
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn

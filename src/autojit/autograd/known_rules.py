@@ -1,4 +1,4 @@
-"""Derivative rules that come again and again in eager backward passes, as functions of arrays (`ops.rule_program`).
+"""Derivative rules that come again and again in eager passes, as functions of arrays (`dispatch.rule_program`).
 
 Where a pass as a whole comes again and again, it is one native call (`jit.known_passes`). Where its shape changes from
 pass to pass (recursion over trees, loops of random lengths), its rules do not: what a rule does depends on the op, the
@@ -20,22 +20,24 @@ from autojit.core.device import CPU
 from autojit.core.dtypes import bfloat16
 from autojit.core.size_recorder import recording
 from autojit.core.types import TensorType
+from autojit.dispatch.rule_program import RuleProgram
+from autojit.functions.elementwise import add
 from autojit.history.op_node import OpNode
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ops.cotangent_masks import under_mask
 from autojit.ops.loop_orders import as_loop
 from autojit.ops.matmul import turned_operands
-from autojit.ops.rule_program import RuleProgram
 from autojit.tensor import Tensor
 from autojit.tensor.node import ZERO, AccumulateGrad, type_of_meta
 from autojit.tensor.state import quietly, state
 from autojit.tensor.tensor import type_of, wrap
 from autojit.transforms.adjoint import accumulate
 
-__all__ = ["KnownRule", "as_tensor", "known_rule", "serves_here", "sum_of_arrays"]
+__all__ = ["KnownRule", "as_tensor", "known_rule", "serves_here", "sum_of"]
 
 _OFTEN = 32  # times that a rule has run as Python; recording it and writing it out takes as long as 50 to 100 of them
 _NEVER: Any = object()  # of a rule that is Python only
+_ARRAY = vars(Tensor)["_array"]  # of tensors that are nothing but their elements
 _ndarray, _BFLOAT16 = np.ndarray, bfloat16.numpy
 
 
@@ -47,21 +49,29 @@ def serves_here() -> bool:
 
 
 class KnownRule:
-    """What the rule of a kind of nodes computes: where its arrays are, the function, where cotangents come from."""
+    """What the rule of a kind of nodes computes: where its arrays are, the function, where cotangents come from.
 
-    __slots__ = ("bars", "kept", "places", "reads", "run")
+    A source is a kind (0: saved operands, 1: saved results, 2: cotangents that have arrived) and a position.
+    """
 
-    def __init__(self, node: OpNode, program: RuleProgram, given: Sequence[tuple[int, int]]) -> None:
-        self.run = program.run if program.count else None
-        self.reads = [given[k] for k in program.reads]  # 0: operands, 1: results, 2: cotangents, and the position
-        self.places = [
-            None if p is None else (p.is_operand, given[p.number] if p.is_operand else p.number, p.views)
-            for p in program.places
+    __slots__ = ("bars", "ends", "kept", "reads", "run", "run_rows")
+
+    def __init__(
+        self, node: OpNode, program: RuleProgram, sources: Sequence[tuple[int, int]], wanted: Sequence[bool]
+    ) -> None:
+        self.run, self.run_rows = program.run, program.run_rows
+        self.reads = [sources[k] for k in program.reads]
+        # per operand: None or ZERO, or a source or the number of a result of ``run``, and the views of it
+        self.ends: list[Any] = [
+            (ZERO if is_wanted else None)
+            if place is None
+            else (sources[place.number] if place.is_operand else place.number, place.views)
+            for place, is_wanted in zip(program.places, wanted, strict=True)
         ]
-        read = {*self.reads, *[p[1] for p in self.places if p is not None and p[0]]}
+        read = {*self.reads, *[sources[p.number] for p in program.places if p is not None and p.is_operand]}
         kept = [(0, k) for k, x in enumerate(node.primals) if isinstance(x, Tensor)]
         kept += [(1, k) for k, x in enumerate(node.results) if isinstance(x, Tensor)]
-        self.kept = [(kind, k) for kind, k in kept if (kind, k) not in read]
+        self.kept = [source for source in kept if source not in read]
         types = [(k, type_of_meta(meta)) for k, meta in enumerate(node.out_metas) if (2, k) in read]
         self.bars = [(k, t.shape, t.dtype.numpy) for k, t in types]
 
@@ -71,41 +81,55 @@ class KnownRule:
         ``as_arrays``: those in fresh memory are arrays.
         """
         for k, shape, dtype in self.bars:
-            array = grads[k] if type(grads[k]) is _ndarray else grads[k]._array
+            array = grads[k]
+            if type(array) is not _ndarray:
+                array = array._array if getattr(type(array), "_array", None) is _ARRAY else None
             if type(array) is not _ndarray or array.shape != shape or array.dtype != dtype:
                 return None
+        for kind, k in self.kept:
+            if _saved(node, kind, k) is None:
+                return None
+        made: list[Any] = []
+        if self.run is not None:
+            found = self._made(node, grads)
+            if found is None:
+                return None
+            made = found if as_arrays else [wrap(array) for array in found]
+        return self._at_ends(node, grads, made)
+
+    def _made(self, node: OpNode, grads: list[Any]) -> list[Any] | None:
+        """What the function gives."""
         arrays = []
+        run: Any = self.run_rows
         for kind, k in self.reads:
             entry = grads[k] if kind == 2 else _saved(node, kind, k)
             array = entry if type(entry) is _ndarray else None if entry is None else entry._array
             if type(array) is not _ndarray:
                 return None
+            if not array.flags.c_contiguous:
+                run = self.run
             arrays.append(array)
-        for kind, k in self.kept:
-            if _saved(node, kind, k) is None:
-                return None
-        if self.run is None:
-            made: list[Any] = []
-        else:
-            try:
-                made = quietly(self.run, *arrays)
-            except Exception:
-                return None  # the rule as it is written says what is wrong
-            if not as_arrays:
-                made = [wrap(array) for array in made]
+        try:
+            found: list[Any] = quietly(run, *arrays)
+        except Exception:
+            return None  # the rule as it is written says what is wrong
+        return found
+
+    def _at_ends(self, node: OpNode, grads: list[Any], made: list[Any]) -> list[Any] | None:
+        """The cotangents, with the views that a rule ends with."""
         found: list[Any] = []
-        for place in self.places:
-            if place is None:
-                found.append(ZERO)
+        for end in self.ends:
+            if type(end) is not tuple:
+                found.append(end)
                 continue
-            is_operand, where, views = place
-            if is_operand:
-                kind, k = where
+            source, views = end
+            if type(source) is int:
+                x_bar = made[source]
+            else:
+                kind, k = source
                 x_bar = grads[k] if kind == 2 else _saved(node, kind, k)
                 if x_bar is None:
                     return None
-            else:
-                x_bar = made[where]
             for view in views:
                 x_bar = view.eager(x_bar) if type(x_bar) is _ndarray else x_bar._bind(view, (x_bar,))
             found.append(x_bar)
@@ -115,7 +139,7 @@ class KnownRule:
 def _saved(node: OpNode, kind: int, k: int) -> Any:
     """A saved tensor that is as it was; None of one that the node has to look at."""
     entry = (node.primals if kind == 0 else node.results)[k]
-    if not isinstance(entry, Tensor):
+    if getattr(type(entry), "_array", None) is not _ARRAY:
         return None
     storage = entry._storage
     if storage is not None and storage.version != node.versions[k if kind == 0 else len(node.primals) + k]:
@@ -146,14 +170,14 @@ def _made(
 ) -> Any:
     """The rule of a node, recorded; `_NEVER` where it has to run as it is written."""
     builder = GraphBuilder()
-    given: list[tuple[int, int]] = []
+    sources: list[tuple[int, int]] = []
 
     def entered(kind: int, entries: Sequence[Any]) -> list[Any]:
         found: list[Any] = []
         for k, entry in enumerate(entries):
             spec = type_of(entry) if isinstance(entry, Tensor) else _type_of(entry)
             found.append(builder.tracer(builder.input(spec)))
-            given.append((kind, k))
+            sources.append((kind, k))
         return found
 
     before = turned_operands.flags
@@ -170,7 +194,7 @@ def _made(
         return _NEVER
     finally:
         turned_operands.flags = before
-    return KnownRule(node, program, given)
+    return KnownRule(node, program, sources, wanted)
 
 
 def _type_of(entry: Any) -> TensorType:
@@ -184,9 +208,15 @@ def as_tensor(x: Any) -> Any:
     return wrap(x) if type(x) is _ndarray else x
 
 
-def sum_of_arrays(x: Any, y: Any) -> Any:
-    """The sum of two cotangents that are arrays of one type; None where an op has to make it."""
-    if x.dtype != y.dtype or x.shape != y.shape or x.dtype is _BFLOAT16:
-        return None
-    found = quietly(np.add, x, y)
-    return as_loop(found, (x, y)) if type(found) is _ndarray else np.asarray(found)
+def sum_of(x: Any, y: Any, as_array: bool) -> Any:
+    """The sum of two cotangents, an array if that is allowed."""
+    if as_array:
+        a: Any = x._array if type(x) is Tensor else x
+        b: Any = y._array if type(y) is Tensor else y
+        is_plain = type(a) is type(b) is _ndarray and a.dtype == b.dtype and a.shape == b.shape
+        if is_plain and a.dtype is not _BFLOAT16:
+            found = quietly(np.add, a, b)
+            if type(found) is not _ndarray:
+                return np.asarray(found)
+            return found if a.flags.c_contiguous and b.flags.c_contiguous else as_loop(found, (a, b))
+    return add(as_tensor(x), as_tensor(y))

@@ -64,6 +64,12 @@ class Pieces:
         return total
 
 
+def may_be_piece(node: OpNode) -> bool:
+    """Whether what arrives at a node may be a piece, and so small that its place in the whole is better than a rule."""
+    base, piece = type_of_meta(node.primals[0]), type_of_meta(node.out_metas[0])
+    return 2 * piece.size <= base.size and bool(_chain_of(node.op))
+
+
 def _chain_of(op: Op) -> tuple[Op, ...]:
     """The view ops that cut a piece out; none where that is not what a node does."""
     chain = op.chain if type(op) is ViewChain else (op,)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autojit.autograd import anomaly
-from autojit.autograd.engine import zeros_of
+from autojit.autograd.edges import zeros_of
 from autojit.control_flow.body import Body
 from autojit.core.errors import DifferentiationError, ShapeError
 from autojit.dispatch.dispatch import value_of

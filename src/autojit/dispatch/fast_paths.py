@@ -136,8 +136,12 @@ def _in_parts(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
 
 def _by_numpy(program: Program, arrays: Sequence[NDArray[Any]]) -> Any:
     """The NumPy calls of a small composite, with the fast paths of its ops where it is large enough for one of them."""
-    is_quick = 0 < program.quick_from <= program.size
-    return program.run_by(_fast_of, arrays) if is_quick else program.run(*arrays)
+    return calls_of(program)(*arrays)
+
+
+def calls_of(program: Program) -> Callable[..., list[Any]]:
+    """The same as a function."""
+    return program.by(_fast_of) if 0 < program.quick_from <= program.size else program.run
 
 
 def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -39,7 +39,7 @@ class Way(NamedTuple):
     results: list[Any]
     versions: Any
     metas: Any
-    rules: dict[Any, Any]
+    rules: dict[Any, Any] | None
 
 
 _WAYS: dict[Any, Way] = {}
@@ -98,7 +98,7 @@ def keep(key: tuple[Any, ...] | None, x: Tensor, found: Tensor) -> None:
     chain = storage_chain(found)[len(storage_chain(x)) :]
     if not chain:
         return
-    way = Way(chain, type_of(found), None, None, 0, [], [], (), (), {})
+    way = Way(chain, type_of(found), None, None, 0, [], [], (), (), None)
     if key[-1]:
         node = found._grad_fn
         if not isinstance(node, OpNode) or found._output_nr or list(node.edges) != [edge_of(x)]:
@@ -106,7 +106,7 @@ def keep(key: tuple[Any, ...] | None, x: Tensor, found: Tensor) -> None:
         if not all(isinstance(entry, tuple | TensorType) for entry in (*node.primals, *node.results)):
             return
         kept = (node.primals, node.results, node.versions, node.out_metas)
-        way = Way(chain, type_of(found), type(node), node.op, node.mask, *kept, {})
+        way = Way(chain, type_of(found), type(node), node.op, node.mask, *kept, node.rules)
     if len(_WAYS) >= _LIMIT:
         _WAYS.clear()
     _WAYS[key] = way

@@ -14,7 +14,7 @@ import numpy as np
 from autojit.core.source import SourceLocation, here, place_in_history
 from autojit.core.types import TensorType
 from autojit.history.op_node import OpNode
-from autojit.history.residual_plans import UNKNOWN, new_plan, plans_of, residual_plan
+from autojit.history.residual_plans import UNKNOWN, new_plan, plans_of, residual_plan, rules_of
 from autojit.history.saved import Packed, accumulator_of, is_number
 from autojit.history.view_history import ViewChain
 from autojit.history.view_rules import forbidden_view, inference_saved
@@ -298,6 +298,7 @@ def symbolic_node(
     results = [result] if op.n_outputs == 1 else list(result)
     node.primals = list(metas)
     node.results = list(results)
+    node.rules = rules_of(op, metas)
     node.versions = [0] * (len(metas) + len(results))
     node.out_metas = results
     if instead_of is None and state.observer is not None:

@@ -71,6 +71,20 @@ def plans_of(op: Op) -> dict[Any, ResidualPlan | None]:
     return plans
 
 
+def rules_of(op: Op, types: Sequence[TensorType]) -> dict[Any, Any]:
+    """What is known of the rule of an op that is recorded without a plan."""
+    plans: Any = op.__dict__.get("_plans")
+    if plans is None:
+        plans = plans_of(op)
+    key = ("rules", *types)
+    found: dict[Any, Any] | None = plans.get(key)
+    if found is None:
+        if len(plans) >= _PLAN_LIMIT:
+            plans.clear()
+        found = plans[key] = {}
+    return found
+
+
 def _has_negative_zero(op: Op) -> bool:
     """Whether a parameter is -0.0: the op counts as equal to one with 0.0, and computes something else."""
     return any([type(x) is float and not x and copysign(1.0, x) < 0 for x in op.__dict__.values()])  # noqa: C419

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from autojit.autograd.engine import zeros_of
+from autojit.autograd.edges import zeros_of
 from autojit.core.device import Device
 from autojit.core.device_array import has_layout, packed
 from autojit.core.dtypes import DType, dtype_of_numpy, float64, int64

@@ -35,6 +35,7 @@ class CallNode(OpNode):
     _edges: Sequence[Edge | None] | None
     given: dict[int, Edge] | None
     passes: OutsidePasses
+    rules = None  # its rule is the step's
 
     @property
     def edges(self) -> Sequence[Edge | None]:

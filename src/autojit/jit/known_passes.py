@@ -15,7 +15,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from autojit.autograd.accumulation import accumulate as accumulate_in_leaf
-from autojit.autograd.engine import Walk, edge_type
+from autojit.autograd.edges import edge_type
+from autojit.autograd.engine import Walk
 from autojit.autograd.running import running
 from autojit.core.ports import ports
 from autojit.core.source import SourceLocation
@@ -24,7 +25,7 @@ from autojit.history.op_node import OpNode, ZeroDerivative, looked_at
 from autojit.ir.op import Op
 from autojit.jit.function import jit
 from autojit.jit.outside_passes import is_plain_now
-from autojit.jit.surveys import Survey, seen
+from autojit.jit.surveys import Survey, kind_of, ops_behind, seen
 from autojit.tensor.node import Meta, Node, type_of_meta
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
@@ -35,6 +36,9 @@ as some hundred passes are then faster, whatever their length (19 nodes: 55, 333
 """
 
 NODES_A_TIME = 16
+SURE = 4
+"""How many of these times one key has to come among passes of its kind; of another key as many more."""
+
 MOST_BYTES = 1 << 25
 """Of saved tensors. All are kept until the pass ends, where the engine lets go of them one by one."""
 
@@ -42,7 +46,7 @@ MOST_COPIED = 1 << 16
 MOST_OF_GRADIENTS = 1 << 19
 """Bytes. Results of a native call are its own, so accumulation copies what it would take over from the engine."""
 
-MOST_KINDS = 256
+MOST_KINDS = 1024
 
 
 def _place_of(x: Any, survey: Survey) -> int:
@@ -142,7 +146,10 @@ class KnownPasses:
     """The passes of the process, by their keys."""
 
     def __init__(self) -> None:
-        self._met: Counter[tuple[Any, ...]] = Counter()
+        self._met: Counter[tuple[Any, ...]] = Counter()  # by key
+        self._kinds: Counter[tuple[Any, ...]] = Counter()  # how many passes of a kind there were
+        self._compiled: Counter[tuple[Any, ...]] = Counter()  # and how many keys of it have been compiled
+        self._taken: set[tuple[Any, ...]] = set()
         self.lines: dict[tuple[int, int], Line] = {}  # of programs, that were looked at
 
     def backward(self, root: OpNode, number: int, keep: bool) -> bool:
@@ -191,28 +198,50 @@ class KnownPasses:
         now = state.__dict__
         if not now["grad_enabled"] or now["inference"] or now["reference"] or not is_plain_now():
             return None
-        found = Survey.of(root)
+        order = ops_behind(root)
+        if isinstance(order, str):
+            self._tell(root, order)
+            return None
+        kind = (number, *kind_of(order))
+        if not self._comes_often(root, kind):
+            return None
+        found = Survey.of(order, kind)
         if found.why:
             self._tell(root, found.why)
             return None
         return found
 
+    def _comes_often(self, root: OpNode, kind: tuple[int, ...]) -> bool:
+        """Whether passes of a kind have come often enough for a look at what their nodes have saved."""
+        times = self._kinds[kind] = self._kinds[kind] + 1
+        if times + SURE > TIMES + len(kind) // NODES_A_TIME:
+            return True
+        self._forget_if_many()
+        self._tell(root, "it has not come often enough", is_known=times > 1)
+        return False
+
     def _step(self, survey: Survey, number: int, wanted: tuple[int, ...] | None, root: OpNode) -> Any:
         """The native call of a pass, if it is there."""
         key = (number, wanted, *survey.key)
-        self._met[key] += 1
-        times = self._met[key]
-        if times <= TIMES + len(survey.order) // NODES_A_TIME:
-            if len(self._met) > MOST_KINDS:
-                self._met.clear()
-            self._tell(root, "it has not come often enough", is_known=times > 1)
-            return None
+        times = self._met[key] = self._met[key] + 1
+        if key not in self._taken:
+            if times <= SURE + TIMES * self._compiled[survey.kind]:
+                self._forget_if_many()
+                self._tell(root, "it has not come often enough", is_known=times > 1)
+                return None
+            self._taken.add(key)
+            self._compiled[survey.kind] += 1
         found = awaited.find(("pass", key), lambda: _made(survey, number, wanted))
         if type(found) is Pass:
             self._tell(root, "", is_known=True)
             return found.step._entries[1]
         self._tell(root, found or "it is being compiled", is_known=found is None)
         return None
+
+    def _forget_if_many(self) -> None:
+        if max(len(self._met), len(self._kinds)) > MOST_KINDS:
+            for counted in (self._met, self._kinds, self._compiled, self._taken):
+                counted.clear()
 
     def _tell(self, root: OpNode, why: str, is_known: bool = False) -> None:
         """Note what became of a pass; of lines whose passes stay unknown no more are looked at."""

@@ -1,7 +1,7 @@
 """Surveys: what one look at the history behind a result finds, by which a backward pass is known when it comes again.
 
-How to read: ``Survey.of`` walks from a node down to the leaves and writes the pass's key; ``_way_to`` says which memory
-holds what a node has saved, and `seen` takes it out of that memory again, inside the native call.
+How to read: `ops_behind` walks from a node down to the leaves, ``Survey.of`` writes the pass's key; ``_way_to`` says
+which memory holds what a node has saved, and `seen` takes it out of that memory again, inside the native call.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ Way = tuple[int, ...] | tuple[Op, ...] | None
 class Survey:
     """What one look at a history has found, from one of its nodes down to the leaves."""
 
-    __slots__ = ("kept", "key", "leaves", "memories", "order", "places", "saved", "ways", "why")
+    __slots__ = ("kept", "key", "kind", "leaves", "memories", "order", "places", "saved", "ways", "why")
 
-    def __init__(self, order: list[Node]) -> None:
+    def __init__(self, order: list[Node], kind: tuple[int, ...] = ()) -> None:
         self.order = order
+        self.kind = kind
         self.places: dict[Any, int] = {node: place for place, node in enumerate(order)}
         self.leaves: list[AccumulateGrad] = []
         self.memories: dict[int, tuple[int, Any]] = {}  # what goes into the call: arrays by id, numbered
@@ -48,16 +49,15 @@ class Survey:
         self.why = ""  # the engine has something to say about a pass
 
     @classmethod
-    def of(cls, root: Node) -> Survey:
-        """The history behind a node; with ``why`` where there is more to a pass than its rules."""
-        order: list[Node] = []
-        why = _ops_behind(root, order)
-        found = cls(order)
-        found.why = why
-        if not why:
-            for node in order:
-                if not (found._add_node(node) and found._add_edges(node)):
-                    break
+    def of(cls, order: list[Node], kind: tuple[int, ...] = ()) -> Survey:
+        """The history of nodes, as `ops_behind` gives them; with ``why`` where there is more to a pass than its rules.
+
+        ``kind`` is what the caller knows it by.
+        """
+        found = cls(order, kind)
+        for node in order:
+            if not (found._add_node(node) and found._add_edges(node)):
+                break
         return found
 
     def _add_node(self, node: Node) -> bool:
@@ -204,8 +204,8 @@ _PLAIN_CLASSES: dict[type, bool] = {}
 _ARRAY = vars(Tensor)["_array"]  # of tensors that are nothing but their elements
 
 
-def _ops_behind(root: Node, order: list[Node]) -> str:
-    """Fill in the nodes of ops behind one, itself among them, in the order in which they run; or why there is more."""
+def ops_behind(root: Node) -> list[Node] | str:
+    """The nodes of ops behind one, itself among them, in the order in which they run; or why there is more."""
     found: set[Any] = {root}
     stack = [root]
     while stack:
@@ -217,5 +217,9 @@ def _ops_behind(root: Node, order: list[Node]) -> str:
                     return f"it has more than {MOST_NODES} nodes"
                 found.add(child)
                 stack.append(child)
-    order += sorted(found, key=_by_sequence, reverse=True)
-    return ""
+    return sorted(found, key=_by_sequence, reverse=True)
+
+
+def kind_of(order: list[Node]) -> tuple[int, ...]:
+    """The ops and types of nodes: passes that are alike have one kind, and it takes a fifth of a survey to find it."""
+    return tuple([id(node.rules) if isinstance(node, OpNode) else 0 for node in order])

@@ -47,7 +47,11 @@ class Program:
 
     def run_by(self, choose: Callable[[Op], Rule | None], arrays: Sequence[Ndarray]) -> Any:
         """``run``, with the rules for ops that ``choose`` gives in place of theirs; None: their own."""
-        return (self._chosen.get(choose) or self._function(choose))(*arrays)
+        return self.by(choose)(*arrays)
+
+    def by(self, choose: Callable[[Op], Rule | None]) -> Rule:
+        """The function that `run_by` calls."""
+        return self._chosen.get(choose) or self._function(choose)
 
     def _function(self, choose: Callable[[Op], Rule | None]) -> Rule:
         """The function from arrays to the list of the graph's results, each in memory of its own."""

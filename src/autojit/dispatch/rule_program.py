@@ -16,17 +16,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autojit.core.dtypes import bfloat16
+from autojit.dispatch.fast_paths import calls_of
+from autojit.dispatch.kernels import LARGE
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Value
 from autojit.ir.inline import live
 from autojit.ir.op import Ndarray, Op
+from autojit.ops.fused import Fused
+from autojit.ops.fused_arrays import FusedArrays
 from autojit.ops.loop_orders import as_loop
-from autojit.ops.numpy_program import Text, function_of, owner_of
+from autojit.ops.numpy_program import Text, function_of, owner_of, program_of
 from autojit.ops.redundant_calls import without_redundant_calls
 
 __all__ = ["Place", "RuleProgram"]
-
-_LARGE = 4096  # elements of what a source gives: more of them are made at every call, not kept
 
 
 class Place(NamedTuple):
@@ -40,11 +42,14 @@ class Place(NamedTuple):
 class RuleProgram:
     """What a builder has recorded, as a function of arrays.
 
-    ``reads``: the positions among the builder's inputs of the arrays that ``run`` takes; it returns a list.
-    ``places``: per output given to the constructor. ``count``: of the function's results.
+    ``reads``: the positions among the builder's inputs of the arrays that ``run`` takes, which returns a list; None
+    where there is nothing to compute. ``run_rows`` is the same for arrays in row-major order, which need not be asked
+    how they are laid out. ``places``: per output given to the constructor.
     """
 
-    __slots__ = ("count", "places", "reads", "run")
+    run: Callable[..., list[Any]] | None
+    run_rows: Callable[..., list[Any]] | None
+    __slots__ = ("places", "reads", "run", "run_rows")
 
     def __init__(self, builder: GraphBuilder, outputs: Sequence[Value | None]) -> None:
         made_by = {v: node for node in builder.nodes for v in node.outputs}
@@ -66,33 +71,46 @@ class RuleProgram:
         graph = live(without_redundant_calls(graph))
         read = {v for node in graph.nodes for v in node.inputs}.union(graph.outputs)
         used = [v for v in graph.inputs if v in read]
-        self.places, self.count = places, len(roots)
+        self.places = places
         self.reads = [numbers[v] for v in used]
-        self.run = function_of(_RuleText(Graph(tuple(used), graph.nodes, graph.outputs)))
+        graph = Graph(tuple(used), graph.nodes, graph.outputs)
+        self.run = self.run_rows = None
+        if not roots:
+            return
+        text = _RuleText(graph, ())
+        self.run = function_of(text)
+        self.run_rows = function_of(_RuleText(graph, used)) if text.asks else self.run
 
 
 class _RuleText(Text):
     """The text of a rule's function: every call as dispatch makes it."""
 
-    def __init__(self, graph: Graph) -> None:
-        self._rows: set[Value] = set()  # values that are in row-major order whatever the operands are
+    def __init__(self, graph: Graph, rows: Sequence[Value]) -> None:
+        self._rows = set(rows)  # values that are in row-major order
+        self.asks = False  # whether a call depends on how others are laid out
         super().__init__(graph)
 
     def _is_kept(self, value: Value) -> bool:
         self._rows.add(value)
-        return int(value.type.size) <= _LARGE
+        return int(value.type.size) < LARGE  # larger ones are made at every call
 
     def _calls(self, graph: Graph) -> list[tuple[Op, tuple[Value, ...], tuple[Value, ...]]]:
         self._keeping = set[Value]()
         return [(node.op, node.inputs, node.outputs) for node in graph.nodes]
 
     def _call(self, op: Op, inputs: Sequence[Value], outputs: Sequence[Value]) -> str:
+        program = self._program_of(op, inputs)
+        if program is not None:
+            self._rows.update(outputs)
+            names = ", ".join(self._named(v, "v") for v in outputs)
+            return f"{names}, = {self._constant(program)}({', '.join(self._names[v] for v in inputs)})"
         rule = _as_dispatched(op, inputs)
         if not op.is_view and op.keeps_order:
-            if all([v in self._rows or v.type.ndim < 1 for v in inputs]):  # noqa: C419
+            if all([v in self._rows or v.type.ndim < 2 for v in inputs]):  # noqa: C419
                 self._rows.update(outputs)
-            elif op.n_outputs == 1:
+            elif op.n_outputs == 1 and outputs[0].type.ndim > 1 and len(inputs) > 1:
                 rule = _in_loop_order(rule, op)
+                self.asks = True
         call = f"{self._constant(rule)}({', '.join(self._names[v] for v in inputs)})"
         if op.n_outputs != 1:
             names = ", ".join(self._named(v, "v") for v in outputs)
@@ -108,6 +126,23 @@ class _RuleText(Text):
             return f"{name} = {call}"
         self._rows.add(result)
         return f"{name} = {call}\n    if not {name}.flags.c_contiguous: {name} = {name}.copy()"
+
+    def _program_of(self, op: Op, inputs: Sequence[Value]) -> Callable[..., Any] | None:
+        """What computes a small composite, as its fast path would find out at every call."""
+        if isinstance(op, FusedArrays):
+            if op.is_awaited:
+                return None
+        elif isinstance(op, Fused):
+            first = inputs[0].type.shape
+            if any(v not in self._rows or v.type.shape != first for v in inputs):
+                return None
+        else:
+            return None
+        arrays = [np.broadcast_to(np.empty((), v.type.dtype.numpy), v.type.shape) for v in inputs]
+        program = program_of(op, arrays)
+        if program.size >= LARGE:
+            return None
+        return calls_of(program)
 
     def _returned(self, outputs: Sequence[Value]) -> list[str]:
         """Results in memory of their own: what sources gave is for all calls."""
@@ -134,13 +169,7 @@ def _in_loop_order(rule: Callable[..., Any], op: Op) -> Callable[..., Any]:
     if not (op.is_one_loop or op.of_pair is not None):
         return rule
 
-    def compute(*arrays: Ndarray) -> Any:
-        found = rule(*arrays)
-        if type(found) is np.ndarray and found.ndim > 1 and len(arrays) > 1:
-            return as_loop(found, arrays)
-        return found
-
-    return compute
+    return lambda *arrays: as_loop(rule(*arrays), arrays)
 
 
 def _apart(found: Ndarray, owners: set[int]) -> Ndarray:
