@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -150,6 +151,38 @@ def test_a_schedule_steps_at_every_call(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Detected call of")
+@pytest.mark.filterwarnings("ignore:Detected call of")
+@pytest.mark.parametrize("order", list(permutations(("step", "schedule", "zero_grad"))))
+@pytest.mark.parametrize("every", [1, 3])
+def test_the_three_calls_after_backward_are_native_in_any_order(order: tuple[str, ...], every: int) -> None:
+    """Every order is written by somebody; all but one schedule before ``optimizer.step`` are one native call."""
+
+    def run(compile: Callable[[Any], Any]) -> tuple[list[Any], Any]:
+        w = aj.nn.Parameter(aj.ones(3))
+        opt = aj.optim.SGD([w], lr=0.1, momentum=0.9)
+        schedule = lr_scheduler.CosineAnnealingLR(opt, 20)
+        calls = {"step": opt.step, "schedule": schedule.step, "zero_grad": opt.zero_grad}
+
+        def step(x: aj.Tensor, number: int) -> aj.Tensor:
+            loss = ((w * x) ** 2).mean()
+            loss.backward()
+            if (number + 1) % every == 0:
+                for name in order:
+                    calls[name]()
+            return loss
+
+        compiled = compile(step)
+        found = [[float(compiled(aj.ones(3) * 0.1, k)), opt.param_groups[0]["lr"], *w.tolist()] for k in range(24)]
+        return found, compiled
+
+    wanted, _ = run(lambda step: step)
+    found, compiled = run(aj.jit)
+    for one, other in zip(found, wanted, strict=True):
+        assert one == pytest.approx(other, rel=1e-12)
+    if order.index("step") < order.index("schedule"):
+        assert compiled.stats()["native_calls"] >= 12, compiled.explain()
+
+
 def test_what_a_schedule_will_have_changed_is_read_line_by_line() -> None:
     def run(jit: Any) -> list[Any]:
         w = aj.ones(3, requires_grad=True)

@@ -35,7 +35,7 @@ from autojit.transforms.adjoint import accumulate
 
 __all__ = ["KnownRule", "as_tensor", "known_rule", "serves_here", "sum_of"]
 
-_OFTEN = 32  # times that a rule has run as Python; recording it and writing it out takes as long as 50 to 100 of them
+_OFTEN = 32  # times that a rule has run as Python; recording it and writing it out takes as long as 15 to 30 of them
 _NEVER: Any = object()  # of a rule that is Python only
 _ARRAY = vars(Tensor)["_array"]  # of tensors that are nothing but their elements
 _ndarray, _BFLOAT16 = np.ndarray, bfloat16.numpy

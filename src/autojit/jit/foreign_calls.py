@@ -107,7 +107,7 @@ class ForeignCalls:
         if self.is_opaque(obj):  # its methods are looked at when they are called
             is_method = type(member) in _METHODS and name not in (attributes_of(obj) or ())
         else:
-            is_method = own(member, "is_made_later", False)
+            is_method = own(member, "is_made_later", False) or own(member, "reads_parameters_alone", False)
         if not is_method:
             self.refuse_if_changed(obj)
 
