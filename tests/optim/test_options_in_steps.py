@@ -151,7 +151,6 @@ def test_a_schedule_steps_at_every_call(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Detected call of")
-@pytest.mark.filterwarnings("ignore:Detected call of")
 @pytest.mark.parametrize("order", list(permutations(("step", "schedule", "zero_grad"))))
 @pytest.mark.parametrize("every", [1, 3])
 def test_the_three_calls_after_backward_are_native_in_any_order(order: tuple[str, ...], every: int) -> None:
@@ -183,6 +182,7 @@ def test_the_three_calls_after_backward_are_native_in_any_order(order: tuple[str
         assert compiled.stats()["native_calls"] >= 12, compiled.explain()
 
 
+@pytest.mark.filterwarnings("ignore:Detected call of")
 def test_what_a_schedule_will_have_changed_is_read_line_by_line() -> None:
     def run(jit: Any) -> list[Any]:
         w = aj.ones(3, requires_grad=True)
