@@ -54,6 +54,43 @@ def test_accumulating_and_updating_in_two_functions_agrees_with_eager(micro_step
         assert calls[1] >= 9, compiled[1].explain()
 
 
+def _accumulate(wrap: Wrap, log_every: int, schedule: bool) -> tuple[list[float], Any]:
+    """One function that accumulates, updates at every fourth call, and logs at others."""
+    model = nn.Linear(3, 2)
+    with aj.no_grad():
+        for p in model.parameters():
+            p.copy_(aj.linspace(-0.5, 0.7, p.numel()).reshape(p.shape))
+    optimizer = aj.optim.AdamW(model.parameters(), lr=0.1)
+    decay = aj.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40)
+    logged: list[float] = []
+
+    def step(x: aj.Tensor, number: int) -> aj.Tensor:
+        loss = model(x).square().mean() / 4
+        loss.backward()
+        if (number + 1) % 4 == 0:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            if schedule:
+                decay.step()
+            optimizer.zero_grad()
+        if number % log_every == 0:
+            logged.append(loss.item())
+        return loss
+
+    compiled = wrap(step)
+    return [float(compiled(X * (1 + k % 3), k)) for k in range(160)] + logged, compiled
+
+
+@pytest.mark.parametrize("log_every", [3, 7])
+@pytest.mark.parametrize("schedule", [False, True])
+def test_whichever_step_has_left_the_gradients_the_next_one_takes_them(log_every: int, schedule: bool) -> None:
+    """Steps for several ways through one function accumulate into each other's gradients, and stay native."""
+    expected, _ = _accumulate(lambda function: function, log_every, schedule)
+    found, compiled = _accumulate(aj.jit, log_every, schedule)
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert compiled.stats()["python_calls"] <= 20, compiled.explain()
+
+
 def _keep(case: str, wrap: Wrap) -> list[Any]:
     w, other = aj.tensor([1.0, 2.0], requires_grad=True), aj.ones(2, requires_grad=True)
     kept: dict[str, Any] = {"last": None}

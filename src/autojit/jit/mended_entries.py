@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from autojit.jit.followed_tensors import root_array
 from autojit.jit.versions import count_from_now
 from autojit.runtime.entry_spec import LentGuard, SlotGuard
-from autojit.tensor.tensor import Tensor
+from autojit.tensor.lent_gradients import is_lent
+from autojit.tensor.tensor import StepGradient, Tensor
 
 if TYPE_CHECKING:
     from autojit.jit.native import NativeStep
@@ -31,17 +32,28 @@ def mend(native: NativeStep, place: int) -> bool:
             native.entry.set_expected(number, grad.tensor)
             is_moved = is_moved or number == place
     gradients.bind(native.step.segment)
-    return is_moved
+    return is_moved or _follows(native)
 
 
 def _follows(native: NativeStep) -> bool:
-    """Let the step and its entry follow all gradients that were replaced by others of their kind."""
+    """Let the step and its entry follow all gradients that were replaced by others of their kind.
+
+    What another step has left and nobody has read since, is this step's from then on.
+    """
     step = native.step
     gradients, state = step.effects.gradients, step.trace.state
     found = [place for place in gradients.read() if place.before is not place.now]
     replaced = {id(place.before): place.now for place in found}
     if None in replaced.values() or id(None) in replaced or native.recorded is not None:
         return False
+    for grad in gradients.all:
+        now = replaced.get(id(grad.before))
+        if (
+            now is not None
+            and isinstance(grad.tensor, StepGradient)
+            and not (type(now) is StepGradient and not is_lent(now))
+        ):
+            return False  # a reader may hold it
     if any(id(place.what) in replaced for place in step.results.places if place.kind == "constant"):
         return False
     known = {id(entry) for _, entry in step.capture.following.shown}
@@ -52,10 +64,13 @@ def _follows(native: NativeStep) -> bool:
         if entry is not None and (entry.owner is not place.before or id(entry) in known):
             return False  # the step knows the memory by another tensor, too
         is_changed = is_changed or (entry is not None and entry.is_modified)
-    if is_changed and native.entry._spec.arguments:
-        return False  # which are compared with the memory that the step writes
     if not found or not step.capture.following.follow_gradients(found, step.segment):
         return False
+    for taken in gradients.replaced:
+        taken.prepare(state)
+    gradients.bind(step.segment)
+    if is_changed:
+        native.entry.set_written(step.overlaps.written.ranges)
     _aim(native, replaced)
     for storage, changes in step.effects.counted() if is_changed else ():
         count_from_now(storage, native, changes)
@@ -81,8 +96,7 @@ def _aim(native: NativeStep, replaced: dict[int, Tensor | None]) -> None:
             moved[row] = SlotGuard(now, guard.slot, getattr(now, guard.slot))
     entry.replace_guards(moved)
     for place, grad in native.grad_places.items():
-        if not isinstance(guards[place], LentGuard):
-            entry.set_expected(place, grad.before)
+        entry.set_expected(place, grad.tensor if isinstance(guards[place], LentGuard) else grad.before)
     native.note_present()
     entry.set_expected(BINDINGS, native.made_for[0])
     entry.set_expected(COUNT, native.made_for[1])

@@ -9,7 +9,7 @@ call behind a look of a few microseconds.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from autojit.core.dtypes import bool_
 from autojit.core.records import record
 from autojit.core.source import SourceLocation, here
 from autojit.ir.concrete import concrete, symbols_of
-from autojit.ir.graph import Node, Value
+from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Elementwise
+from autojit.ops.numpy_program import Program
 from autojit.tensor.state import quietly
 from autojit.tensor.tensor import Tensor
 
@@ -61,9 +62,16 @@ class NumberGuard:
             numbers = [number_in(leaf, value) for leaf, value in given]
             if any(number is None for number in numbers):
                 return None
-            known = dict(zip(self.inputs, numbers, strict=True))
-            found = answers[self.form, places] = quietly(self.decided, known, {})
+            found = answers[self.form, places] = self._by_program(numbers)
         return found is self.outcome
+
+    def _by_program(self, numbers: Sequence[Any]) -> bool:
+        """How it goes without open sizes: by one function for all decisions of its form."""
+        run = self.form.run
+        if run is None:
+            inputs = (*self.inputs, *self.constants)
+            run = self.form.run = Program(Graph(inputs, self.nodes, (self.value,))).run
+        return bool(quietly(run, *numbers, *self.constants.values())[0])
 
     def decided(self, numbers: Mapping[Value, Any], sizes: Mapping[str, int]) -> bool:
         """How it goes for these numbers, arrays of no dimension, and open sizes of arguments."""
@@ -150,6 +158,8 @@ def _is_simple(node: Node) -> bool:
 
 class Form:
     """How decisions are computed of their inputs; there is one object for all that are computed alike."""
+
+    run: Callable[..., list[Any]] | None = None
 
 
 _FORMS: weakref.WeakValueDictionary[tuple[Any, ...], Form] = weakref.WeakValueDictionary()

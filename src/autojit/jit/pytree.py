@@ -132,8 +132,22 @@ def _flatten(tree: object, add: Callable[[Any], None]) -> TreeSpec:
 
 
 def node(kind: Any, children: Iterable[TreeSpec], keys: tuple[Any, ...]) -> TreeSpec:
-    """The structure of an inner node."""
-    return TreeSpec(kind, tuple(children), keys, kinds_of(keys) if keys else ())
+    """The structure of an inner node: one object for equal ones of Python's own kinds, which every call meets again."""
+    kinds = kinds_of(keys) if keys else ()
+    if kind not in _OFTEN_MET:
+        return TreeSpec(kind, tuple(children), keys, kinds)
+    key = (kind, tuple(children), keys, kinds)
+    found = _NODES.get(key)
+    if found is None:
+        if len(_NODES) >= _MOST_NODES:
+            _NODES.clear()
+        found = _NODES[key] = TreeSpec(*key)
+    return found
+
+
+_OFTEN_MET = frozenset((tuple, list, dict))
+_NODES: dict[Any, TreeSpec] = {}
+_MOST_NODES = 1024
 
 
 def registered(kind: type) -> Registered | None:

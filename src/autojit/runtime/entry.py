@@ -111,6 +111,7 @@ class NativeEntry:
         self._others = np.zeros(MOST_OTHERS, np.int64)
         self._asked: tuple[Any, ...] = ()  # keeps them
         self._results = self._result_pairs()
+        self._written = _written_table(spec.written)
         self._head = self._head_words()
         self._rings.fill()
         self._head[Head.others.place] = data_address(self._others)
@@ -154,6 +155,21 @@ class NativeEntry:
             present[index] = guard
         self._kept[0] = self._spec = self._spec._replace(guards=tuple(present))
 
+    def set_written(self, written: Sequence[tuple[int, int]]) -> None:
+        """From now on the step writes here. With the gate, while a guard refuses every call, as it does not know yet
+        what the step writes instead.
+        """
+        before = self._written
+        if len(written) == len(before):
+            before[:] = _written_table(written)
+            return
+        self._written = _written_table(written)
+        for head in (self._head, self._quiet_head, self._retry_head):
+            head[Head.n_ranges.place] = 0
+            head[Head.ranges.place] = data_address(self._written)
+            head[Head.n_ranges.place] = len(written)
+        self._kept.append(before)  # a call on another thread may be reading it
+
     def refill(self, ring: int) -> None:
         """Replace the tensors of ring `ring` that are in use by fresh ones. Waits for a call that runs."""
         with self._spec.gate.held():
@@ -187,8 +203,12 @@ class NativeEntry:
             Reentered: the calling thread is in a call of this step.
         """
         found = self._quiet(*args, **kwargs)
-        if type(found) is not Refusal or (found is Refusal.SLOW and not self._rings.accepted.size):
+        if type(found) is not Refusal:
             return found
+        if found is Refusal.SLOW and not self._rings.accepted.size:
+            reason, index = self._failure_of(self._quiet_head)
+            if reason != "guard" or not (index in self._lent_rows or index in self._spec.followed):
+                return found
         return self._with_gate(args, kwargs)
 
     def _recover(self, *args: Any, **kwargs: Any) -> Any:
@@ -241,7 +261,6 @@ class NativeEntry:
     def _head_words(self) -> Words:
         spec = self._spec
         identities = (Identity(one=one, other=other, is_one=is_one) for one, other, is_one in spec.identities)
-        written = (WrittenRange(begin=begin, end=end) for begin, end in spec.written)
         head = Head(
             busy=spec.gate.address,
             n_positional=len(spec.arguments) - len(spec.keyword_names),
@@ -275,7 +294,7 @@ class NativeEntry:
             n_identities=len(spec.identities),
             identities=self._keep_table(_table(Identity, identities)),
             n_ranges=len(spec.written),
-            ranges=self._keep_table(_table(WrittenRange, written)),
+            ranges=data_address(self._written),
             n_lent=len(self._lent_rows),
             lent=data_address(self._lent),
         )
@@ -402,6 +421,10 @@ class NativeEntry:
 
 Entry = NativeEntry | PythonEntry
 """What the front end has of a step's entry point; both behave as the first describes."""
+
+
+def _written_table(written: Sequence[tuple[int, int]]) -> Words:
+    return _table(WrittenRange, (WrittenRange(begin=begin, end=end) for begin, end in written))
 
 
 def _table(record: type[Record[int]], rows: Iterable[Record[int]]) -> Words:

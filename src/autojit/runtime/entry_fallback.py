@@ -80,6 +80,10 @@ class PythonEntry:
         """See `entry.NativeEntry.set_expected`."""
         self._expected[guard] = expected
 
+    def set_written(self, written: Sequence[tuple[int, int]]) -> None:
+        """See `entry.NativeEntry.set_written`."""
+        self._spec = self._spec._replace(written=tuple(written))
+
     def replace_guards(self, guards: Mapping[int, SlotGuard]) -> None:
         """See `entry.NativeEntry.replace_guards`."""
         present = list(self._spec.guards)
