@@ -237,7 +237,7 @@ class Optimizer:
                 elif p.grad is not None:
                     p.grad.detach_().zero_()
 
-    vars(zero_grad)["reads_parameters_alone"] = True  # which no schedule changes: compiled steps may call it after one
+    vars(zero_grad)["reads_parameters_alone"] = True  # compiled steps may call it after a schedule
 
     def step(self, closure: Closure | None = None) -> Any:
         """Update all parameters from their gradients; ``closure`` recomputes the loss first, which is returned."""
