@@ -18,6 +18,7 @@ import autojit as aj
 from autojit import nn, optim
 from autojit.dispatch.awaited_kernels import awaited
 from autojit.jit import compiled_beside
+from autojit.jit import function as function_of_jit
 from autojit.jit.function import JitFunction
 from autojit.optim import known_steps
 
@@ -239,3 +240,13 @@ def test_a_step_is_compiled_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> 
             break
         time.sleep(0.01)
     assert native_calls(optimizer) > 10
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_step_that_cannot_be_compiled_is_the_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(*given: Any) -> None:
+        raise MemoryError("planted")
+
+    monkeypatch.setattr(function_of_jit, "build_path", build)
+    optimizer = require_equal_training(ALGORITHMS["Adam"])
+    assert optimizer._known_steps.why == "raised MemoryError: planted"

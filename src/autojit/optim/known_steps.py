@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.autograd.running import running
-from autojit.core.errors import CompileError, TraceError
 from autojit.dispatch.awaited_kernels import awaited
 from autojit.jit.compiled_beside import is_compiling
 from autojit.jit.function import JitFunction
 from autojit.jit.outside_passes import is_plain_now
 from autojit.optim.arithmetic import StepCall, stepping
 from autojit.tensor import Tensor
-from autojit.tensor.state import grad_mode, state
+from autojit.tensor.state import grad_mode, is_tracing, state
 
 if TYPE_CHECKING:
     from autojit.optim.optimizer import Moving, Optimizer
@@ -53,6 +52,7 @@ class KnownSteps:
         self.times = 0
         self.native: JitFunction | None = None
         self.twin: Optimizer | None = None
+        self.ran: list[None] = []  # whether the call in hand runs the ops
         self.why = ""  # steps stay the ops', for good
 
     def take(self, optimizer: Optimizer, moving: Sequence[Moving]) -> bool:
@@ -74,7 +74,7 @@ class KnownSteps:
                 return False
             _make_way()
             self.twin = _twin_of(optimizer)
-            self.native = JitFunction(_moving(optimizer, moved), background=True)
+            self.native = JitFunction(_moving(optimizer, moved, self.ran), background=True)
         elif self.native.newest is None and is_compiling(self.native):
             return False
         return self._called(self.native, [self.twin, *[grad for _, grad, _, _ in moving]])
@@ -94,12 +94,12 @@ class KnownSteps:
     def _called(self, native: JitFunction, given: Sequence[Any]) -> bool:
         before = stepping.optimizer, stepping.call
         stepping.optimizer = stepping.call = None  # as the captured function finds and leaves them
-        eager_calls = native.counts.eager_calls
+        self.ran.clear()
         try:
             native(*given)
-        except (TraceError, CompileError) as error:
-            if native.counts.eager_calls != eager_calls:
-                raise  # by the ops, which have begun to move parameters
+        except Exception as error:
+            if self.ran:
+                raise  # by the ops, which have begun to move parameters; a captured step that fails has moved none
             self.why = f"raised {type(error).__name__}: {error}"
             return False
         finally:
@@ -128,18 +128,23 @@ def _refusal(optimizer: Optimizer, moving: Sequence[Moving]) -> str:
     return "" if optimizer.can_be_skipped else "the algorithm is not autojit's own, or it is differentiable"
 
 
-def _moving(optimizer: Optimizer, moved: Sequence[int]) -> Callable[..., None]:
-    """A step as a function of the optimiser, whose options are guarded so, and of gradients of these parameters."""
+def _moving(optimizer: Optimizer, moved: Sequence[int], ran: list[None]) -> Callable[..., None]:
+    """A step as a function of the optimiser, whose options are guarded so, and of gradients of these parameters.
+
+    ``ran`` is told of calls that run the ops.
+    """
     everywhere = [id(p) for group in optimizer.param_groups for p in group["params"]]
     places = tuple([everywhere.index(p) for p in moved])
 
     def step(twin: Optimizer, *grads: Tensor) -> None:
+        if not is_tracing():
+            ran.append(None)
         owned = [(p, group) for group in twin.param_groups for p in group["params"]]
         stepping.optimizer, stepping.call = twin, StepCall()
         try:
             with grad_mode(False):
                 members = [owned[place] for place in places]
-                twin._move([(p, g, twin.state[p], group) for (p, group), g in zip(members, grads, strict=True)])
+                twin._move_all([(p, g, twin.state[p], group) for (p, group), g in zip(members, grads, strict=True)])
         finally:
             stepping.optimizer = stepping.call = None
 

@@ -205,12 +205,12 @@ class Optimizer:
                         self._accept(grad)
                         moving.append((p, grad, self.state[p], group))
             if not self._known_steps.take(self, moving):
-                self._move(moving)
+                self._move_all(moving)
         return loss
 
     step = with_hooks(step)
 
-    def _move(self, moving: Sequence[Moving]) -> None:
+    def _move_all(self, moving: Sequence[Moving]) -> None:
         """Move parameters along their gradients."""
         self._make_ready(moving)
         before = self._before_update([p for p, *_ in moving])
