@@ -308,6 +308,8 @@ def _position(name: str, function: Callable[..., Tensor], which: str) -> Callabl
             require_some(t.size, name, _EMPTY, "index")
         elif t.ndim:
             _refuse_empty(name, t.shape, (normalize_axis(dim, t.ndim, name),))
+            if t.dtype is not bool_ and (op := _reduction(name, dim, t.ndim)) is not None:
+                return reduced(op, input, keepdim)
         return function(cast(input, int64) if t.dtype is bool_ else input, dim, keepdim)
 
     doc = f"Position of the {which} element along ``dim`` (in the flattened operand by default)."
@@ -362,8 +364,7 @@ def _max_or_min(input: Tensor, dim: Any, keepdim: bool, other: Tensor | None, wh
     index = position(input, dim, True)
     if type_of(input).ndim == 0:
         return ValuesIndices(input.clone(), index)
-    axis = normalize_axis(dim, type_of(input).ndim, what)
-    values = ops.gather(input, axis, index)
+    values = ops.gather(input, axis := normalize_axis(dim, type_of(input).ndim, what), index)
     return ValuesIndices(*((values, index) if keepdim else (values.squeeze(axis), index.squeeze(axis))))
 
 
