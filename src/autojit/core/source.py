@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from inspect import signature
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -97,6 +97,7 @@ class SourceLocation:
 
 
 UNKNOWN = SourceLocation(None, 0)
+Kind = TypeVar("Kind")
 Place = tuple[CodeType, int, "CodeType | str | None"]  # what a SourceLocation is made of
 
 
@@ -203,7 +204,7 @@ def place_in_history(depth: int) -> Place | SourceLocation:
             if called.co_name in _NAMED_BY_OBJECT:
                 if callee is None or callee.f_code is not called:
                     break
-                called = _name_of(callee)
+                called = _name_of_object(callee)
             return code, frame.f_lasti, called
         inner, before, called = kind, called, code
         kind = found[1]
@@ -381,10 +382,26 @@ def _name_of(frame: FrameType) -> str:
     name = frame.f_code.co_name
     if _is_relay(frame.f_code):  # it failed itself
         name = getattr(frame.f_locals.get("function"), "__name__", name)
-    if name in _NAMED_BY_OBJECT and "self" in frame.f_locals:
-        instance = frame.f_locals["self"]
-        name = instance.name if hasattr(type(instance), "is_named_by_function") else type(instance).__name__
-    return _plain_name(name)
+    return _name_of_object(frame) if name in _NAMED_BY_OBJECT else _plain_name(name)
+
+
+def _name_of_object(frame: FrameType) -> str:
+    """What users call the function of a frame that is a method of the names above; every op of a layer asks."""
+    instance = frame.f_locals.get("self", _NOBODY)
+    if instance is _NOBODY:
+        return _plain_name(frame.f_code.co_name)
+    kind = type(instance)
+    return _plain_name(instance.name if kind in _named_by_function else kind.__name__)
+
+
+def named_by_function(kind: type[Kind]) -> type[Kind]:
+    """Let messages speak of the function that an object of the class stands for, its ``name``, not of the class."""
+    _named_by_function.add(kind)
+    return kind
+
+
+_NOBODY: Any = object()
+_named_by_function: set[type] = set()
 
 
 def _plain_name(name: str) -> str:

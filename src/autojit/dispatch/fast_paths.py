@@ -8,6 +8,7 @@ it (``state.reference_only``). A law holds every entry to its op's ``eager``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -176,18 +177,24 @@ def _fast_of(op: Op) -> Callable[..., Any] | None:
     return op.fast
 
 
+@lru_cache(maxsize=64)
+def _drawing_op(composite: str, options: tuple[Any, ...]) -> Any:
+    return Op.registry["fused_arrays"](composite, options)
+
+
 def drawn_by_kernel(
-    composite: str, options: tuple[Any, ...], key: NDArray[Any], count: int
+    composite: str, options: tuple[Any, ...], key: NDArray[Any], count: int, *numbers: NDArray[Any]
 ) -> NDArray[np.generic] | None:
     """A vector of ``count`` numbers by the composite ``<kind>_like`` of ``composites_arrays.py``, in one kernel.
 
-    None: few numbers, where nothing is to be compiled for so few (`AUTOJIT_DISABLE`).
+    ``numbers`` are what the composite reads besides the key. None: few numbers, where nothing is to be compiled for so
+    few (`AUTOJIT_DISABLE`).
     """
     if count < LARGE and config.disable:
         return None
-    op: Any = Op.registry["fused_arrays"](composite, options)
-    seed, offset = (np.array(word) for word in key)
-    operands = seed, offset, np.empty(count, np.uint8)  # only the extent of the last is read
+    op = _drawing_op(composite, options)
+    # of the third only the extent is read
+    operands = key[0:1].reshape(()), key[1:2].reshape(()), np.empty(count, np.uint8), *numbers
     found: NDArray[Any] | None = evaluate_by_kernel(op, operands)
     drawn: NDArray[Any] = op.eager(*operands) if found is None else found
     return drawn

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from autojit.dispatch.dispatch import value_of
+from autojit.dispatch.dispatch import apply_single, value_of
+from autojit.dispatch.view_memo import remembered
 from autojit.history.op_node import rename_node
 from autojit.history.recording import edge_of, require_unchanged, shows_grad, symbolic_node
 from autojit.history.view_history import Parts, Restrided, ViewChain
 from autojit.ir.op import Op
+from autojit.ops.shape import reshape
 from autojit.tensor.state import state
 from autojit.tensor.storage import INFERENCE, INFERENCE_VIEW, MULTIPLE_VIEWS
 from autojit.tensor.tensor import Tensor, made_in_inference, relative_chain, type_of
@@ -40,6 +43,20 @@ def no_view(t: Tensor, input: Tensor) -> Tensor:
         t._value = value_of(t)
     t._storage, t._view = None, INFERENCE_VIEW if made_in_inference(t) else None
     return t
+
+
+def reduced(op: Any, x: Tensor, keepdim: bool) -> Tensor:
+    """A reduction of a tensor; ``keepdim`` leaves the axes with extent 1: how that is done is found out once."""
+    found = apply_single(op, x)
+    return no_view(_with_axes(found, op.axes), x) if keepdim and op.axes else found
+
+
+@remembered
+def _with_axes(input: Tensor, axes: tuple[int, ...]) -> Tensor:
+    shape = [*type_of(input).shape]
+    for axis in axes:
+        shape.insert(axis, 1)
+    return reshape(input, shape)
 
 
 def _apart(pieces: tuple[Tensor, ...], input: Tensor) -> tuple[Tensor, ...]:

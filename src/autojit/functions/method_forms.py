@@ -104,6 +104,8 @@ def with_numpy_names(function: F) -> F:
                     return function(arguments[0], dim)
                 if is_third:
                     return function(arguments[0], dim, keepdim)
+            if is_third and dim is _ABSENT and len(arguments) == 2 and not options:
+                return function(*arguments, keepdim)
             options, dim, keepdim = _by_name(options, dim, keepdim), _ABSENT, _ABSENT
             options = in_our_names(options, taken)
             return function(*arguments, **options)

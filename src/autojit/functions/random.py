@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Sequence
 from math import log, pi, prod
 from typing import Any
@@ -175,9 +176,14 @@ def _at(place: Device, key: Tensor) -> Tensor:
     return key if place == CPU else moved(key, place)
 
 
-def _by_kernel(name: str, key: Tensor, shape: Sequence[int], dtype: DType, place: Device) -> Tensor | None:
-    """Numbers drawn by a kernel, which takes 8 us where NumPy takes 70 to 150 for however few; None of other dtypes."""
-    count = prod(shape) if dtype in (float32, float64) else 0
+def _by_kernel(
+    name: str, key: Tensor, shape: Sequence[int], dtype: DType, place: Device, options: Any = None, *numbers: Any
+) -> Tensor | None:
+    """Numbers drawn by a kernel, which takes 8 us where NumPy takes 70 to 150 for however few; None of other dtypes.
+
+    ``options`` and ``numbers`` are the composite's; by default the dtype.
+    """
+    count = prod(shape) if dtype in (float32, float64, int64) else 0
     if not count or state.reference or type(key._array) is not np.ndarray or not computes_at_once():
         return None
     if place != CPU:
@@ -185,7 +191,7 @@ def _by_kernel(name: str, key: Tensor, shape: Sequence[int], dtype: DType, place
         like = wrap(space_at(place).allocate((count,), np.uint8))  # only its extent is read
         drawn: Tensor = apply(Op.registry["fused_arrays"](name, (dtype,)), seed, offset, like)
         return wrap(on_layout(drawn._array, layout_in_memory(drawn._array).reshape(shape)))  # a view of no tensor
-    drawn_now = drawn_by_kernel(name, (dtype,), key._array, count)
+    drawn_now = drawn_by_kernel(name, (dtype,) if options is None else options, key._array, count, *numbers)
     return None if drawn_now is None else wrap(drawn_now.reshape(shape))
 
 
@@ -234,9 +240,13 @@ def randint(
     if low >= high:
         raise UsageError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     require_whole_numbers(low, high, dtype or int64)
-    source = generator or default_generator
-    words = prod(shape) * (1 if high - low <= 2**32 else 2)
-    drawn = draws.randint(source._take(words, where_to(device)), low, high, shape, int64)
+    place, is_narrow = where_to(device), high - low <= 2**32
+    key = (generator or default_generator)._take(prod(shape) * (1 if is_narrow else 2), place)
+    found = None
+    if is_narrow and place == CPU:
+        numbers = np.array(low, np.int64), np.array(high - low, np.uint64)
+        found = _by_kernel("integers_like", key, shape, int64, place, (), *numbers)
+    drawn = draws.randint(key, low, high, shape, int64) if found is None else found
     return finish(cast(drawn, dtype or int64), requires_grad, device)
 
 
@@ -344,16 +354,20 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
         input.detach() if p is None else input._literal(p, t.with_dtype(float32 if t.dtype.category < 2 else t.dtype))
     )
     _require_probability(chance if p is None else p)
-    words = t.size * draws.words_per_uniform(float64 if type_of(chance).dtype is float64 else float32)
-    key = (generator or default_generator)._take(words, t.device)
-    drawn = cast(draws.bernoulli(key, chance), t.dtype)
+    dtype = float64 if type_of(chance).dtype is float64 else float32
+    drawn = cast(draws.happened(_uniform(t.shape, dtype, generator, t.device), chance), t.dtype)
     return _with_zero_slope(drawn, input) if p is None else drawn
+
+
+def _are_within(array: Any, most: float) -> bool:
+    """Whether all elements are from 0 to ``most``; NaN is not."""
+    return not array.size or bool(array.min() >= 0 and array.max() <= most)
 
 
 def _require_probability(p: Tensor | Real) -> None:
     """RuntimeError for a probability outside [0, 1]."""
     if isinstance(p, Tensor):
-        if not is_known(p) or not quietly(lambda q: bool(((q >= 0) & (q <= 1)).all()), host_copy(p._array)):
+        if not is_known(p) or not quietly(_are_within, host_copy(p._array), 1):
             require(p, lambda q: (q >= 0) & (q <= 1), "bernoulli expects p to be in [0, 1]", "0 to 1", named="p")
     elif not 0 <= p <= 1:
         raise UsageError(f"bernoulli expects p to be in [0, 1], but got p={p}")
@@ -366,9 +380,8 @@ def multinomial(
     """Positions drawn in proportion to the weights along the last axis."""
     t = type_of(input)
     _require_weights(input, num_samples)
-    count = t.size if not replacement else prod(t.shape[:-1]) * num_samples
-    key = (generator or default_generator)._take(2 * count, t.device)
-    return ops.multinomial(key, input.detach(), num_samples, replacement)
+    drawn = _uniform((*t.shape[:-1], num_samples) if replacement else t.shape, float64, generator, t.device)
+    return ops.chosen(drawn, input.detach(), num_samples, replacement)
 
 
 _MOST_CATEGORIES = 2**24  # torch's limit
@@ -386,10 +399,10 @@ def _require_weights(input: Tensor, num_samples: int) -> None:
     if t.ndim not in (1, 2):
         return
     weights = host_copy(input._array) if is_known(input) else None
-    if weights is None or not (np.isfinite(weights) & (weights >= 0)).all():
+    if weights is None or not quietly(_are_within, weights, sys.float_info.max):
         refusal = "probability tensor contains either `inf`, `nan` or element < 0"
         require(input, lambda w: (w >= 0) & (w < math.inf), refusal, "0 and more, finite")
-    if weights is None or (weights.astype(np.float64).sum(-1) == 0).any():
+    if weights is None or not weights.any(-1).all():
         refusal = "invalid multinomial distribution (sum of probabilities <= 0)"
         require(input, lambda w: (w > 0).any(-1), refusal, "rows with a weight above 0")
 

@@ -21,7 +21,7 @@ from autojit.dispatch.dispatch import apply_single
 from autojit.dispatch.kernels import by_parts, in_one_step
 from autojit.dispatch.promotion import Number, Operand, Real, as_operand, cast, floating
 from autojit.dispatch.requirements import require_some
-from autojit.dispatch.view_nodes import no_view
+from autojit.dispatch.view_nodes import no_view, reduced
 from autojit.functions.autocast import in_full_precision_on_devices
 from autojit.functions.comparison import isnan, maximum, minimum, ne, where
 from autojit.functions.elementwise import div, sub
@@ -68,14 +68,14 @@ def sum(input: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType
     """Sum over ``dim`` (all axes by default); integers and bools add up in int64."""
     if state.autocast is not None and state.autocast.is_on_device(input):
         return state.autocast.full(sum, input, dim, keepdim, dtype=dtype)
-    if not keepdim and dtype is None and isinstance(input, Tensor):
+    if dtype is None and isinstance(input, Tensor):
         array = input._array
         if array is not None and array.dtype.kind in "fc" and (dim is None or type(dim) is int):
-            return apply_single(_reduction_over("sum", dim, array.ndim), input)
+            return reduced(_reduction_over("sum", dim, array.ndim), input, keepdim)
         t = _whole(input, None, "sum")
         op = _reduction("sum", dim, t.ndim)
-        if op is not None:
-            return apply_single(op, t)
+        if op is not None and (not keepdim or type_of(t).dtype is not bool_):
+            return reduced(op, t, keepdim)
     return _counted(ops.sum, _whole(input, dtype, "sum"), dim, keepdim)
 
 
@@ -279,9 +279,9 @@ def _extreme(name: str, function: Callable[..., Tensor], doc: str) -> Callable[.
             raise UnsupportedDTypeError(f'"{name}" not implemented for {t.dtype}', {"input": input})
         if t.dtype is bool_:
             return cast(function(cast(input, int64), dim, keepdim), bool_)
-        op = None if keepdim else _reduction(name, dim, t.ndim)
+        op = _reduction(name, dim, t.ndim)
         if op is not None:
-            return apply_single(op, input)
+            return reduced(op, input, keepdim)
         found = function(input, dim, keepdim)
         return no_view(found, input) if keepdim else found
 
@@ -308,6 +308,8 @@ def _position(name: str, function: Callable[..., Tensor], which: str) -> Callabl
             require_some(t.size, name, _EMPTY, "index")
         elif t.ndim:
             _refuse_empty(name, t.shape, (normalize_axis(dim, t.ndim, name),))
+            if t.dtype is not bool_ and (op := _reduction(name, dim, t.ndim)) is not None:
+                return reduced(op, input, keepdim)
         return function(cast(input, int64) if t.dtype is bool_ else input, dim, keepdim)
 
     doc = f"Position of the {which} element along ``dim`` (in the flattened operand by default)."
@@ -362,8 +364,7 @@ def _max_or_min(input: Tensor, dim: Any, keepdim: bool, other: Tensor | None, wh
     index = position(input, dim, True)
     if type_of(input).ndim == 0:
         return ValuesIndices(input.clone(), index)
-    axis = normalize_axis(dim, type_of(input).ndim, what)
-    values = ops.gather(input, axis, index)
+    values = ops.gather(input, axis := normalize_axis(dim, type_of(input).ndim, what), index)
     return ValuesIndices(*((values, index) if keepdim else (values.squeeze(axis), index.squeeze(axis))))
 
 

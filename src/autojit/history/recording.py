@@ -250,7 +250,7 @@ def _connect(node: OpNode, result: Tensor, keep_result: bool) -> None:
     out = result._array
     meta = (out.shape, out.dtype)
     node.sequence = next_sequence()
-    node.place = place_in_history(3)
+    node.place = place_in_history(4)
     node.out_metas = (meta,)
     if keep_result:
         shell = wrap(out)

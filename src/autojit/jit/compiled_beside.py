@@ -76,6 +76,11 @@ def eagerly(owner: JitFunction) -> Eagerly:
     return Eagerly(BeingCompiled())
 
 
+def is_compiling(owner: JitFunction) -> bool:
+    """Whether a step of a function is being made, so that a call would find none."""
+    return any(not (c.done.is_set() or c.is_lost) for root in owner.roots.values() for c in root.compiling.values())
+
+
 def take_over(owner: JitFunction, root: Captures, branch: Branch, call: Call) -> Outcome | None:
     """Put what is ready into a branch; how the call goes on where it could not be compiled, else None.
 

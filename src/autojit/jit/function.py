@@ -23,6 +23,7 @@ from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.locks import is_mine, new_lock
 from autojit.core.size_recorder import recording
+from autojit.core.source import named_by_function
 from autojit.core.tracebacks import trim
 from autojit.core.wrapping import code_holder, names_of
 from autojit.jit.answers import Answers
@@ -85,14 +86,13 @@ CAPTURE_LIMIT = 64  # paths captured for one argument signature
 MODES = 5  # one more than the greatest ``grad_enabled + 2 * inference``
 
 
+@named_by_function
 class JitFunction(Answers):
     """What ``@aj.jit`` returns: call it like the function.
 
     ``explain()`` tells what was captured and why; ``stats()`` counts; ``show(stage)`` prints "captured", "adjoint",
     "optimised", "schedule", "llvm", "asm" or "ptx"; ``memory()`` gives bytes.
     """
-
-    is_named_by_function = True  # messages speak of the function, not of this class
 
     def __init__(
         self,

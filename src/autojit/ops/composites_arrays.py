@@ -21,14 +21,15 @@ from autojit.ops.elementwise_selection import clamp_min
 from autojit.ops.fused import COMPOSITES
 from autojit.ops.joining import roll, stack
 from autojit.ops.matmul import kron, matmul, outer, swap_last
-from autojit.ops.random import normal, random_bits, uniform
+from autojit.ops.random import normal, random_bits, spread_over, uniform
 from autojit.ops.reductions import prod, sum
 from autojit.ops.shape import pad, reshape
 from autojit.ops.triangles import diag_embed, tril, triu
 
 __all__ = [
     "bits_like", "class_losses", "cosines", "cross", "diag_embed", "distances", "distances_by_products", "gru_cell",
-    "gru_gates", "inner_product", "kron", "log_softmax_cotangent", "logsumexp", "lstm_cell", "lstm_gates", "nansum",
+    "gru_gates", "inner_product", "integers_like", "kron", "log_softmax_cotangent", "logsumexp", "lstm_cell",
+    "lstm_gates", "nansum",
     "norm", "normal_like", "normalized", "normalized_with_moments", "one_hot", "outer", "pad", "pointwise_losses",
     "prod", "rms_normalized", "rnn_cell", "shifted_and_scaled", "softmax_cotangent", "squared_errors", "std", "tril",
     "triu", "uniform_like", "unit_vectors", "var", "window_maxima", "window_means",
@@ -143,6 +144,11 @@ def inner_product(x: O, y: O) -> O:
 def bits_like(seed: O, offset: O, like: O) -> O:
     """Random words for the key ``(seed, offset)`` in the shape of ``like``."""
     return random_bits(stack((seed, offset)), like.spec.shape)
+
+
+def integers_like(seed: O, offset: O, like: O, low: O, span: O) -> O:
+    """Integers in [low, low + span) for the key ``(seed, offset)`` in the shape of ``like``."""
+    return spread_over(bits_like(seed, offset, like), low, span)
 
 
 def uniform_like(seed: O, offset: O, like: O, dtype: DType) -> O:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "RandomBits", "bernoulli", "blocks_of", "exponential", "normal", "philox", "randint", "random_bits",
-    "uniform", "words_per_normal", "words_per_uniform",
+    "RandomBits", "bernoulli", "blocks_of", "exponential", "exponential_of", "happened", "normal", "philox", "randint",
+    "random_bits", "spread_over", "uniform", "words_per_normal", "words_per_uniform",
 ]  # fmt: skip
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
@@ -151,14 +151,23 @@ def normal(key: O, shape: Sequence[int], dtype: DType = float32) -> O:
 
 def exponential(key: O, shape: Sequence[int], dtype: DType = float32) -> O:
     """Exponential numbers of rate 1: ``-log(1 - u)``."""
-    wide = dtype if dtype is float64 else float32
-    return cast(neg(log(sub(1, uniform(key, shape, wide)))), dtype)
+    return exponential_of(uniform(key, shape, dtype if dtype is float64 else float32), dtype)
+
+
+def exponential_of(drawn: O, dtype: DType) -> O:
+    """Exponential numbers of rate 1 from uniform ones."""
+    return cast(neg(log(sub(1, drawn))), dtype)
 
 
 def bernoulli(key: O, probability: O) -> O:
     """True with the given probability, per element: compared in float32 or float64."""
     dtype = float64 if probability.spec.dtype is float64 else float32
-    return lt(uniform(key, probability.spec.shape, dtype), cast(probability, dtype))
+    return happened(uniform(key, probability.spec.shape, dtype), probability)
+
+
+def happened(drawn: O, probability: O) -> O:
+    """Whether what has these probabilities has happened, of uniform numbers of float32 or float64."""
+    return lt(drawn, cast(probability, drawn.spec.dtype))
 
 
 def randint(key: O, low: int, high: int, shape: Sequence[int], dtype: DType = int64) -> O:
@@ -173,11 +182,15 @@ def randint(key: O, low: int, high: int, shape: Sequence[int], dtype: DType = in
     if span <= 0:
         raise ArgumentError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     if span <= 2**32:
-        drawn = shift_right(mul(cast(random_bits(key, shape), uint64), span), 32)
-    else:
-        wide = sixty_four(random_bits(key, (*shape, 2)))
-        drawn = remainder(wide, span) if span < 2**64 else wide
+        return cast(spread_over(random_bits(key, shape), low, span), dtype)
+    wide = sixty_four(random_bits(key, (*shape, 2)))
+    drawn = remainder(wide, span) if span < 2**64 else wide
     return cast(add(cast(drawn, int64), low), dtype)
+
+
+def spread_over(bits: O, low: Any, span: Any) -> O:
+    """Words as integers from ``low`` on, below ``low + span``."""
+    return add(cast(shift_right(mul(cast(bits, uint64), span), 32), int64), low)
 
 
 def sixty_four(bits: O) -> O:

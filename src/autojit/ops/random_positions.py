@@ -7,12 +7,12 @@ from autojit.core.errors import ShapeError
 from autojit.ir.op import O
 from autojit.ops.by_name import apply
 from autojit.ops.joining import select
-from autojit.ops.random import exponential, random_bits, sixty_four, uniform
+from autojit.ops.random import exponential_of, random_bits, sixty_four, uniform
 from autojit.ops.scans import cumsum
 from autojit.ops.shape import broadcast_to, reshape
 from autojit.ops.sorting import searchsorted, sort, topk
 
-__all__ = ["multinomial", "randperm", "words_per_place"]
+__all__ = ["chosen", "multinomial", "randperm", "words_per_place"]
 
 
 def randperm(key: O, count: int) -> O:
@@ -40,6 +40,12 @@ def multinomial(key: O, weights: O, count: int, replacement: bool = False) -> O:
         ShapeError: ``count`` exceeds the positions and replacement is off, or the rank is not 1 or 2.
     """
     shape = weights.spec.shape
+    return chosen(uniform(key, (*shape[:-1], count) if replacement else shape, float64), weights, count, replacement)
+
+
+def chosen(drawn: O, weights: O, count: int, replacement: bool) -> O:
+    """See `multinomial`; ``drawn`` are uniform float64 numbers: one a position or, with replacement, one a sample."""
+    shape = weights.spec.shape
     if weights.spec.ndim not in (1, 2):
         raise ShapeError("prob_dist must be 1 or 2 dim", {"weights": weights})
     if count > shape[-1] and not replacement:
@@ -48,10 +54,9 @@ def multinomial(key: O, weights: O, count: int, replacement: bool = False) -> O:
         )
     wide = weights if weights.spec.dtype is float64 else apply("cast", weights, dtype=float64)
     if not replacement:
-        race = apply("div", wide, exponential(key, shape, float64))
+        race = apply("div", wide, exponential_of(drawn, float64))
         return topk(race, count, -1, largest=True)[1]
     sums = cumsum(wide, -1)
     total = select(sums, -1, shape[-1] - 1)
-    drawn = uniform(key, (*shape[:-1], count), float64)
     scaled = apply("mul", drawn, broadcast_to(reshape(total, (*shape[:-1], 1)), drawn.spec.shape))
     return searchsorted(sums, scaled, right=True)

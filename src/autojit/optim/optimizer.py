@@ -5,8 +5,6 @@ An algorithm defines ``_update(p, grad, state, group)`` for one parameter; ``ste
 
 from __future__ import annotations
 
-import functools
-import sys
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -16,11 +14,8 @@ from typing import Any, Self
 
 import autojit as aj
 from autojit.core.device import CPU
-from autojit.core.epoch import hooks_of_all
 from autojit.core.errors import UsageError
 from autojit.core.layout import strided
-from autojit.core.program_parts import UPDATE, Part
-from autojit.core.source import enter, leave
 from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, step_counter, stepping, zeros_like
@@ -28,11 +23,15 @@ from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, c
 from autojit.optim.given import check_parameter, check_saved, fill, groups_of, listed, refuse
 from autojit.optim.given import required as required
 from autojit.optim.kept_state import kept_state
+from autojit.optim.known_steps import KnownSteps
 from autojit.optim.notebook import to_html
 from autojit.optim.param_group import ParamGroup
 from autojit.optim.replayed_updates import update
+from autojit.optim.step_hooks import ALL_STEP_POST_HOOKS, ALL_STEP_PRE_HOOKS, with_hooks
+from autojit.optim.step_hooks import register_optimizer_step_post_hook as register_optimizer_step_post_hook
+from autojit.optim.step_hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
 from autojit.tensor import Tensor
-from autojit.tensor.state import bump_guard_epoch, is_tracing, outside_trace
+from autojit.tensor.state import bump_guard_epoch, outside_trace
 from autojit.tensor.state import state as now_of_thread
 from autojit.tensor.tensor import storage_of, type_of
 
@@ -40,54 +39,6 @@ Closure = Callable[[], Any]
 Params = Iterable[Any]  # tensors, dicts, or (name, tensor) pairs
 ParamsT = Params  # torch's name of it
 Moving = tuple[Tensor, Tensor, dict[str, Any], ParamGroup]  # a parameter, its gradient, its state, its group
-
-_all_step_pre_hooks: dict[int, Callable[..., Any]] = hooks_of_all("before the steps of all optimisers")
-_all_step_post_hooks: dict[int, Callable[..., Any]] = hooks_of_all("after the steps of all optimisers")
-
-
-def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(optimizer, args, kwargs)`` before every step of every optimiser."""
-    return add_hook(_all_step_pre_hooks, hook)
-
-
-def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(optimizer, args, kwargs)`` after every step of every optimiser."""
-    return add_hook(_all_step_post_hooks, hook)
-
-
-def _with_hooks(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Run the step hooks around a subclass's ``step``."""
-
-    @functools.wraps(func)
-    def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        for hook in (*_all_step_pre_hooks.values(), *self._step_pre_hooks.values()):
-            found = hook(self, args, kwargs)
-            if found is not None:
-                if not (isinstance(found, tuple) and len(found) == 2):
-                    raise RuntimeError(
-                        f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {found}."
-                    )
-                args, kwargs = found
-        part = None
-        if now_of_thread.trace is not None:
-            now_of_thread.trace.follow(self)
-            part = Part(UPDATE, kind=type(self).__name__)
-        entered = enter(sys._getframe(), part)
-        before = stepping.optimizer, stepping.call
-        stepping.optimizer, stepping.call = self, StepCall()
-        try:
-            result = func(self, *args, **kwargs)
-        finally:
-            stepping.optimizer, stepping.call = before
-            leave(entered)
-        self._step_calls += 1
-        self._is_captured = self._is_captured or is_tracing()
-        for hook in (*self._step_post_hooks.values(), *_all_step_post_hooks.values()):
-            hook(self, args, kwargs)
-        return result
-
-    vars(step)["_has_step_hooks"] = True
-    return step
 
 
 class Optimizer:
@@ -98,15 +49,16 @@ class Optimizer:
         defaults: options of groups that do not set them.
     """
 
-    _hooks_of_all = (_all_step_pre_hooks, _all_step_post_hooks)
+    _hooks_of_all = (ALL_STEP_PRE_HOOKS, ALL_STEP_POST_HOOKS)
 
     OptimizerPreHook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], "tuple[Any, dict[str, Any]] | None"]
     OptimizerPostHook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
-    profile_hook_step = staticmethod(_with_hooks)
+    profile_hook_step = staticmethod(with_hooks)
     _keeps_numbers = False  # whether its state is more than tensors, so that it is not part of compiled steps
 
     _step_calls: int
     _is_captured: bool
+    _known_steps: KnownSteps
 
     def __new__(cls, *given: object, **named: object) -> Self:
         """One whose class need not call ``__init__``, as those around another optimiser do not."""
@@ -129,7 +81,7 @@ class Optimizer:
         super().__init_subclass__(**kwargs)
         step = cls.__dict__.get("step")
         if step is not None and not hasattr(step, "_has_step_hooks"):
-            cls.step = _with_hooks(step)  # type: ignore[method-assign]
+            cls.step = with_hooks(step)  # type: ignore[method-assign]
 
     @property
     def state(self) -> defaultdict[Any, dict[str, Any]]:
@@ -173,7 +125,7 @@ class Optimizer:
         self._state_hooks: dict[str, dict[int, Callable[..., Any]]] = defaultdict(OrderedDict)
         # how often step ran: schedulers warn when it never did; compiled steps run unseen and are not counted. A class
         # around another optimiser may answer for that one
-        self.__dict__.update(_step_calls=0, _is_captured=False)
+        self.__dict__.update(_step_calls=0, _is_captured=False, _known_steps=KnownSteps())
         trace = now_of_thread.trace
         self._made_in = None if trace is None else weakref.ref(trace)
 
@@ -183,7 +135,8 @@ class Optimizer:
 
     def __getstate__(self) -> dict[str, Any]:
         hooks = ("_step_pre_hooks", "_step_post_hooks", "_state_hooks", "_step_calls", "_is_captured", "_made_in")
-        return {name: value for name, value in self.__dict__.items() if name not in hooks}
+        own = (*hooks, "_known_steps")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._make_hooks()
@@ -253,19 +206,25 @@ class Optimizer:
                     if grad is not None:
                         self._accept(grad)
                         moving.append((p, grad, self.state[p], group))
-            self._make_ready(moving)
-            before = self._before_update([p for p, *_ in moving])
-            for p, grad, known, group in _in_turn(moving):
-                if type_of(p).dtype.is_complex:
-                    self._update(aj.view_as_real(p), aj.view_as_real(grad), _in_parts(known), group)
-                else:
-                    update(self, p, grad, known, group)
-            for skip, t, version, old in before:
-                if storage_of(t).version != version:
-                    t.copy_(aj.where(skip.to(t.device), old, t))
+            if not self._known_steps.take(self, moving):
+                self._move_all(moving)
         return loss
 
-    step = _with_hooks(step)
+    step = with_hooks(step)
+
+    def _move_all(self, moving: Sequence[Moving]) -> None:
+        """Move parameters along their gradients."""
+        self._make_ready(moving)
+        before = self._before_update([p for p, *_ in moving])
+        for p, grad, known, group in _in_turn(moving):
+            if type_of(p).dtype.is_complex:
+                self._update(aj.view_as_real(p), aj.view_as_real(grad), _in_parts(known), group)
+            else:
+                update(self, p, grad, known, group)
+        for skip, t, version, old in before:
+            if storage_of(t).version != version:
+                t.copy_(aj.where(skip.to(t.device), old, t))
+
     takes_sparse = False  # whether ``_update`` knows sparse gradients
     _zeros: tuple[str, ...] = ()  # state that begins as zeros in the likeness of the parameter
 
