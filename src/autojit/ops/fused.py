@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -20,7 +21,9 @@ from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph
-from autojit.ir.op import Ndarray, O, Operands, bind
+from autojit.ir.inline import live
+from autojit.ir.op import Ndarray, O, Operands, bind, is_type_only
+from autojit.ir.result_types import holds_plain
 from autojit.ops import composites_activation as activation
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.cotangent_masks import masking
@@ -51,6 +54,8 @@ _DENSE = {
     "outer", "probability_loss", "rms_normalized", "shifted_and_scaled", "silu", "softsign", "squared_errors",
     "tanhshrink", "var",
 }  # fmt: skip
+
+_KEPT_AS_IN_TORCH = ("window_means",)  # whose node there refuses a changed operand, though it reads its shape alone
 
 
 def zeroes_cotangents(name: str, options: tuple[Any, ...]) -> bool:
@@ -122,9 +127,41 @@ class NamedComposite(Composite, abstract=True):
         return self.wanted if self.wanted is not None else super().wanted_of(primals)
 
     def pulled(self, wanted: Sequence[int], primals: Operands, bars: Operands) -> Sequence[Any]:
-        """By one op again, which eager mode computes as it computes this one."""
+        """By one op again, which eager mode computes as it computes this one.
+
+        It does not look at an operand of which only the type was kept: a cotangent stands there.
+        """
         adjoint = self.after((*self.adjoints, (tuple(wanted), masking.is_on)))
-        return as_tuple(bind(adjoint, *primals, *bars), len(wanted))
+        given = [self._in_place_of(x, bars) if is_type_only(x) else x for x in primals]
+        if any(map(is_type_only, primals)):
+            read = _read(adjoint, tuple([x.spec for x in (*given, *bars)]))
+            assert not any(map(is_type_only, compress(primals, read))), f"{self.composite}: an operand was not kept"
+        return as_tuple(bind(adjoint, *given, *bars), len(wanted))
+
+    @staticmethod
+    def _in_place_of(x: Any, bars: Operands) -> Any:
+        like = next((bar for bar in bars if bar.spec == x.spec), None)
+        return x._literal(0, x.spec) if like is None else like
+
+    def read_by_rule(self, types: Sequence[TensorType]) -> Sequence[bool]:
+        """Those that are inputs of an op of the adjoint, whether or not cotangents are masked."""
+        if self.opened_by != "expand" or not holds_plain(tuple(types)) or self.composite in _KEPT_AS_IN_TORCH:
+            return super().read_by_rule(types)  # what loops read is not known before they are written out
+        found = as_tuple(self.result_type(*types), self.n_outputs)
+        wanted = self.wanted
+        if wanted is None:
+            wanted = tuple([k for k, t in enumerate(types) if t.dtype.is_differentiable])
+        given = (*types, *[t for t in found if t.dtype.is_differentiable])
+        reads = [_read(self.after((*self.adjoints, (wanted, is_masked))), given) for is_masked in (False, True)]
+        return [any(read) for read in zip(*reads, strict=True)][: len(types)]
+
+
+@lru_cache(maxsize=1024)
+def _read(op: NamedComposite, types: tuple[TensorType, ...]) -> tuple[bool, ...]:
+    """Which inputs the graph of a composite for operands of these types reads."""
+    graph = live(op.graph_of(types))
+    read = {v for node in graph.nodes for v in node.inputs} | set(graph.outputs)
+    return tuple([v in read for v in graph.inputs])
 
 
 @lru_cache(maxsize=1024)
