@@ -28,6 +28,7 @@ from autojit.ops import composites_activation as activation
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.cotangent_masks import masking
 from autojit.ops.graph_op import Composite, ElementwiseGraph, GraphOp, as_tuple
+from autojit.ops.loop_orders import goes_by_rows
 from autojit.ops.numpy_program import program_of
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to
@@ -189,11 +190,26 @@ class Fused(ElementwiseGraph, NamedComposite):
         return [broadcast_to(x, shape) if x.spec.shape != shape else x for x in operands]
 
     def eager(self, *arrays: Ndarray) -> Any:
-        shape = arrays[0].shape
-        if all([a.shape == shape and a.flags.c_contiguous for a in arrays]):  # noqa: C419
-            return self.one_or_all(program_of(self, arrays).run(*arrays))
+        given = self.in_rows(arrays)
+        if given is not None:
+            return self.one_or_all(program_of(self, given).run(*given))
         shape = np.broadcast_shapes(*[a.shape for a in arrays])
         return self.line_by_line(*[np.broadcast_to(a, shape) for a in arrays])
+
+    @staticmethod
+    def in_rows(arrays: Sequence[Ndarray]) -> Sequence[Ndarray] | None:
+        """The operands of a program, in their common shape; None where results are laid out in another order than rows,
+        which NumPy's calls for whole programs do not look after.
+        """
+        shape = arrays[0].shape
+        for a in arrays:
+            if a.shape != shape or not a.flags.c_contiguous:
+                break
+        else:
+            return arrays
+        shape = np.broadcast(*arrays).shape if len(arrays) > 1 else shape
+        given = [a if a.shape == shape else np.broadcast_to(a, shape) for a in arrays]
+        return given if all(map(goes_by_rows, given)) else None
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

@@ -61,6 +61,16 @@ def _steps(array: NDArray[Any], shape: tuple[int, ...]) -> list[int]:
     return [0] * missing + [abs(step) if n > 1 else 0 for step, n in own]
 
 
+def goes_by_rows(array: NDArray[Any]) -> bool:
+    """Whether an array's axes are in memory as they are counted, some perhaps without steps or with gaps: loops over
+    such arrays alone make results in row-major order.
+    """
+    if array.flags.c_contiguous:
+        return True
+    steps = [step for step, n in zip(array.strides, array.shape, strict=True) if step and n > 1]
+    return sorted(steps, reverse=True) == steps and min(steps, default=1) > 0
+
+
 def settled(function: Callable[..., Any]) -> Callable[..., Any]:
     """An elementwise function of arrays whose result is laid out as one loop would lay it out."""
 
