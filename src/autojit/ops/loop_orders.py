@@ -7,6 +7,7 @@ Source: torch's TensorIterator (aten/src/ATen/TensorIterator.cpp, reorder_dimens
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -67,8 +68,13 @@ def goes_by_rows(array: NDArray[Any]) -> bool:
     """
     if array.flags.c_contiguous:
         return True
-    steps = [step for step, n in zip(array.strides, array.shape, strict=True) if step and n > 1]
-    return sorted(steps, reverse=True) == steps and min(steps, default=1) > 0
+    least = sys.maxsize
+    for step, n in zip(array.strides, array.shape):
+        if step and n > 1:
+            if not 0 < step <= least:
+                return False
+            least = step
+    return True
 
 
 def settled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,7 +100,7 @@ def as_loop(found: Any, operands: Sequence[Any]) -> Any:
         return found
     is_plain = found.flags.c_contiguous
     for a in operands if is_plain else ():  # a generator costs more than all the questions
-        if not a.flags.c_contiguous:
+        if not (a.flags.c_contiguous or goes_by_rows(a)):
             is_plain = False
     if is_plain:
         return found
