@@ -195,6 +195,15 @@ def test_the_gradient_is_zero_where_the_cotangent_is() -> None:
     np.testing.assert_array_equal(slope.numpy(), [0.0, 0.25])
 
 
+def test_zeros_that_no_mask_made_meet_slopes_as_in_other_ops() -> None:
+    root = aj.op(numba.njit(lambda x: math.sqrt(x)))
+    x = aj.tensor([0.0, 4.0], dtype=aj.float64, requires_grad=True)
+    for function in (root, aj.sqrt):
+        slope_of = lambda x, function=function: aj.autograd.grad((function(x) * 0.0).sum(), x)[0]
+        for run in (slope_of, aj.jit(slope_of)):
+            np.testing.assert_array_equal(run(x).numpy(), [math.nan, 0.0])
+
+
 def test_it_fuses_with_what_stands_around_it_and_with_reductions() -> None:
     op = aj.op(CASES["branch_loop_exp"].function)
 

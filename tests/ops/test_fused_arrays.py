@@ -82,7 +82,7 @@ RESULTS = {
     "gru_sequence": 2, "lstm_cell": 2, "lstm_gates": 2, "lstm_sequence": 3, "normalized_with_moments": 3,
     "rnn_sequence": 2
 }  # of the composites that have several  # fmt: skip
-WITHOUT_DERIVATIVES = {"bits_like", "normal_like", "one_hot", "uniform_like"}
+WITHOUT_DERIVATIVES = {"bits_like", "integers_like", "normal_like", "one_hot", "uniform_like"}
 
 
 def test_every_composite_has_a_case() -> None:

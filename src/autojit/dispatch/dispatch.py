@@ -26,7 +26,7 @@ from autojit.ir.concrete import hinted
 from autojit.ir.op import Op
 from autojit.ops.loop_orders import as_loop
 from autojit.ops.shape import BroadcastTo, Reshape
-from autojit.ops.sources import Full
+from autojit.ops.sources import Full, filled_array
 from autojit.ops.transfers import ToDevice
 from autojit.tensor.memory_orders import reshaped_in_place
 from autojit.tensor.state import quietly, state
@@ -387,7 +387,7 @@ def literal_of(value: object, type: TensorType) -> Tensor:
         elsewhere: Tensor = apply(Full(exact, type.dtype, type.shape, type.device))
         return elsewhere
     if type.shape:
-        made = wrap(np.full(type.shape, value, type.dtype.numpy))
+        made = wrap(filled_array(type.shape, value, type.dtype.numpy))
         made._type = type
         return made
     return number(value, type.dtype)

@@ -126,13 +126,9 @@ def _fused(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
 
 
 def _in_parts(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
-    """A small composite of operands of one shape and row-major order; None of others."""
-    shape = arrays[0].shape
-    for a in arrays:
-        if a.shape != shape or not a.flags.c_contiguous:
-            return None
-    found = _by_numpy(program_of(op, arrays), arrays)
-    return found[0] if len(found) == 1 else tuple(found)
+    """A small composite whose results are in row-major order; None of others."""
+    given = op.in_rows(arrays)
+    return None if given is None else op.one_or_all(_by_numpy(program_of(op, given), given))
 
 
 def _by_numpy(program: Program, arrays: Sequence[NDArray[Any]]) -> Any:

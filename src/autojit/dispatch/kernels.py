@@ -198,12 +198,12 @@ def in_one_pass(
     if not keeps and state.grad_enabled and any([isinstance(t, Tensor) and wants_grad(t) for t in operands]):  # noqa: C419
         found: Tensor = with_lasting_constants(COMPOSITES[name](*operands, *parameters), *operands)
     elif (type(array) is np.ndarray or type(array) is DeviceArray) and computes_at_once() and _serves(operands):
-        found = apply(_fused(name, parameters), *operands)
+        found = apply(_fused(name, parameters, _wanted(operands)), *operands)
     else:
         composite = COMPOSITES[name]
         recorded: Tensor | None = None
         if state.grad_enabled and array is None and _would_serve(operands):
-            op = _fused(name, any_digits(parameters))
+            op = _fused(name, any_digits(parameters), _wanted(operands))
             compute = lambda *inside: composite(*inside, *parameters)
             recorded = composed(op, operands, compute, node, is_elementwise=True, keeps_order=True)
         if recorded is not None:
@@ -213,8 +213,16 @@ def in_one_pass(
 
 
 @lru_cache(maxsize=1024)
-def _fused(name: str, parameters: tuple[Any, ...]) -> Fused:
-    return Fused(name, parameters)
+def _fused(name: str, parameters: tuple[Any, ...], wanted: tuple[int, ...] | None) -> Fused:
+    return Fused(name, parameters, wanted)
+
+
+def _wanted(operands: Sequence[Any]) -> tuple[int, ...] | None:
+    """Which operands a backward pass is to give cotangents of, where that is not all or none."""
+    if len(operands) == 1 or not state.grad_enabled:
+        return None
+    found = tuple([k for k, t in enumerate(operands) if isinstance(t, Tensor) and wants_grad(t)])
+    return found if 0 < len(found) < len(operands) else None
 
 
 def _serves(operands: Sequence[Any]) -> bool:

@@ -52,6 +52,13 @@ def wants_any(operands: Sequence[Tensor]) -> bool:
         if view is None:
             found = t._requires_grad or found
             continue
+        base = view.base
+        if not view.creation and (base is None or base._grad_fn is view.base_fn):  # most often: what is below, at once
+            if t._requires_grad:
+                found = True
+                continue
+            if base is None or not base._requires_grad:
+                continue
         found = wants_grad(t) or shows_grad(t) or found
         if view.creation:
             require_unchanged(t)

@@ -121,9 +121,8 @@ def plan_of_types(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPla
     if not any(t.dtype.is_differentiable for t in result_types):
         return None
     if op.reads_operands:
-        return ResidualPlan(
-            (True,) * len(types), (False,) * len(result_types), node_type(OpNode, backward_name(op.name))
-        )
+        read = tuple(op.read_by_rule(types))
+        return ResidualPlan(read, (False,) * len(result_types), node_type(OpNode, backward_name(op.name)))
     primals = [builder.tracer(builder.input(t)) for t in types]
     results = [builder.tracer(builder.input(t)) for t in result_types]
     bars = [builder.tracer(builder.input(t)) if t.dtype.is_differentiable else None for t in result_types]
@@ -134,10 +133,10 @@ def plan_of_types(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPla
         return ResidualPlan(
             (True,) * len(types), (True,) * len(result_types), node_type(OpNode, backward_name(op.name))
         )
-    read = {v for node in builder.nodes for v in node.inputs}
-    read.update(c.value for c in cotangents if isinstance(c, Tracer))
+    used = {v for node in builder.nodes for v in node.inputs}
+    used.update(c.value for c in cotangents if isinstance(c, Tracer))
     return ResidualPlan(
-        tuple(p.value in read for p in primals),
-        tuple(r.value in read for r in results),
+        tuple(p.value in used for p in primals),
+        tuple(r.value in used for r in results),
         node_type(OpNode, backward_name(op.name)),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from autojit.core.errors import DifferentiationError
 from autojit.core.once import first_use
@@ -222,6 +222,7 @@ class TypeOnly:
     """Stands for an operand whose values the rule does not read."""
 
     __slots__ = ("spec",)
+    is_type_only: ClassVar[bool] = True
 
     def __init__(self, spec: TensorType) -> None:
         self.spec = spec

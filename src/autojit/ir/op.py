@@ -225,6 +225,10 @@ class Op:
         """What a result shows as the name of its node in the history, if that is not the op's."""
         return None
 
+    def read_by_rule(self, types: Sequence[TensorType]) -> Sequence[bool]:
+        """Of an op that ``reads_operands``: which operands of these types its VJP rule reads more than the types of."""
+        return (True,) * len(types)
+
     def parameters(self) -> tuple[tuple[str, object], ...]:
         """The static parameters as (name, value) pairs; that a source is on the CPU goes without saying."""
         found = tuple((name, getattr(self, name)) for name in self.__match_args__)
@@ -246,6 +250,11 @@ class Op:
     def as_parameter(self) -> str:
         """How the op is written as a parameter of another."""
         return f"{self.name}({print_parameters(self)})"
+
+
+def is_type_only(x: object) -> bool:
+    """Whether an operand of a rule stands for one of which only the type was kept, as the rule does not read it."""
+    return hasattr(type(x), "is_type_only")
 
 
 @overload

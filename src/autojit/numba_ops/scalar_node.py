@@ -13,6 +13,7 @@ from autojit.ir.op import Operands, bind
 from autojit.numba_ops.user_function import find
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.by_name import apply
+from autojit.ops.cotangent_masks import cotangent_product
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +44,7 @@ class LinkedScalar(Elementwise):
         if not self._depends_on(operand, primals):
             return None
         dtype = primals[operand].spec.dtype
-        return lambda: _as(apply("guarded_mul", y_bar, self._slope(operand, primals)), dtype)
+        return lambda: _as(cotangent_product(y_bar, self._slope(operand, primals)), dtype)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         total: Any = None

@@ -115,8 +115,9 @@ class Copysign(Binary):
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        x, y = primals
-        return lambda: where(eq(x, 0), 0, where(ne(x, x), x, copysign(copysign(literal(x, 1), x), mul(x, y)))), None
+        x, _ = primals  # torch's rule, too, reads the result in place of the sign's operand
+        sign = lambda: copysign(literal(x, 1), mul(x, result))
+        return lambda: where(eq(x, 0), 0, where(ne(x, x), x, sign())), None
 
 
 class Nextafter(Binary):

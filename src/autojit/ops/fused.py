@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -20,11 +21,14 @@ from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph
-from autojit.ir.op import Ndarray, O, Operands, bind
+from autojit.ir.inline import live
+from autojit.ir.op import Ndarray, O, Operands, bind, is_type_only
+from autojit.ir.result_types import holds_plain
 from autojit.ops import composites_activation as activation
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.cotangent_masks import masking
 from autojit.ops.graph_op import Composite, ElementwiseGraph, GraphOp, as_tuple
+from autojit.ops.loop_orders import goes_by_rows
 from autojit.ops.numpy_program import program_of
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to
@@ -51,6 +55,8 @@ _DENSE = {
     "outer", "probability_loss", "rms_normalized", "shifted_and_scaled", "silu", "softsign", "squared_errors",
     "tanhshrink", "var",
 }  # fmt: skip
+
+_KEPT_AS_IN_TORCH = ("window_means",)  # whose node there refuses a changed operand, though it reads its shape alone
 
 
 def zeroes_cotangents(name: str, options: tuple[Any, ...]) -> bool:
@@ -122,9 +128,41 @@ class NamedComposite(Composite, abstract=True):
         return self.wanted if self.wanted is not None else super().wanted_of(primals)
 
     def pulled(self, wanted: Sequence[int], primals: Operands, bars: Operands) -> Sequence[Any]:
-        """By one op again, which eager mode computes as it computes this one."""
+        """By one op again, which eager mode computes as it computes this one.
+
+        It does not look at an operand of which only the type was kept: a cotangent stands there.
+        """
         adjoint = self.after((*self.adjoints, (tuple(wanted), masking.is_on)))
-        return as_tuple(bind(adjoint, *primals, *bars), len(wanted))
+        given = [self._in_place_of(x, bars) if is_type_only(x) else x for x in primals]
+        if any(map(is_type_only, primals)):
+            read = _read(adjoint, tuple([x.spec for x in (*given, *bars)]))
+            assert not any(map(is_type_only, compress(primals, read))), f"{self.composite}: an operand was not kept"
+        return as_tuple(bind(adjoint, *given, *bars), len(wanted))
+
+    @staticmethod
+    def _in_place_of(x: Any, bars: Operands) -> Any:
+        like = next((bar for bar in bars if bar.spec == x.spec), None)
+        return x._literal(0, x.spec) if like is None else like
+
+    def read_by_rule(self, types: Sequence[TensorType]) -> Sequence[bool]:
+        """Those that are inputs of an op of the adjoint, whether or not cotangents are masked."""
+        if self.opened_by != "expand" or not holds_plain(tuple(types)) or self.composite in _KEPT_AS_IN_TORCH:
+            return super().read_by_rule(types)  # what loops read is not known before they are written out
+        found = as_tuple(self.result_type(*types), self.n_outputs)
+        wanted = self.wanted
+        if wanted is None:
+            wanted = tuple([k for k, t in enumerate(types) if t.dtype.is_differentiable])
+        given = (*types, *[t for t in found if t.dtype.is_differentiable])
+        reads = [_read(self.after((*self.adjoints, (wanted, is_masked))), given) for is_masked in (False, True)]
+        return [any(read) for read in zip(*reads, strict=True)][: len(types)]
+
+
+@lru_cache(maxsize=1024)
+def _read(op: NamedComposite, types: tuple[TensorType, ...]) -> tuple[bool, ...]:
+    """Which inputs the graph of a composite for operands of these types reads."""
+    graph = live(op.graph_of(types))
+    read = {v for node in graph.nodes for v in node.inputs} | set(graph.outputs)
+    return tuple([v in read for v in graph.inputs])
 
 
 @lru_cache(maxsize=1024)
@@ -152,11 +190,26 @@ class Fused(ElementwiseGraph, NamedComposite):
         return [broadcast_to(x, shape) if x.spec.shape != shape else x for x in operands]
 
     def eager(self, *arrays: Ndarray) -> Any:
-        shape = arrays[0].shape
-        if all([a.shape == shape and a.flags.c_contiguous for a in arrays]):  # noqa: C419
-            return self.one_or_all(program_of(self, arrays).run(*arrays))
+        given = self.in_rows(arrays)
+        if given is not None:
+            return self.one_or_all(program_of(self, given).run(*given))
         shape = np.broadcast_shapes(*[a.shape for a in arrays])
         return self.line_by_line(*[np.broadcast_to(a, shape) for a in arrays])
+
+    @staticmethod
+    def in_rows(arrays: Sequence[Ndarray]) -> Sequence[Ndarray] | None:
+        """The operands of a program, in their common shape; None where results are laid out in another order than rows,
+        which NumPy's calls for whole programs do not look after.
+        """
+        shape = arrays[0].shape
+        for a in arrays:
+            if a.shape != shape or not a.flags.c_contiguous:
+                break
+        else:
+            return arrays
+        shape = np.broadcast(*arrays).shape if len(arrays) > 1 else shape
+        given = [a if a.shape == shape else np.broadcast_to(a, shape) for a in arrays]
+        return given if all(map(goes_by_rows, given)) else None
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

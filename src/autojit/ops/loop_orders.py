@@ -7,6 +7,7 @@ Source: torch's TensorIterator (aten/src/ATen/TensorIterator.cpp, reorder_dimens
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,21 @@ def _steps(array: NDArray[Any], shape: tuple[int, ...]) -> list[int]:
     return [0] * missing + [abs(step) if n > 1 else 0 for step, n in own]
 
 
+def goes_by_rows(array: NDArray[Any]) -> bool:
+    """Whether an array's axes are in memory as they are counted, some perhaps without steps or with gaps: loops over
+    such arrays alone make results in row-major order.
+    """
+    if array.flags.c_contiguous:
+        return True
+    least = sys.maxsize
+    for step, n in zip(array.strides, array.shape):
+        if step and n > 1:
+            if not 0 < step <= least:
+                return False
+            least = step
+    return True
+
+
 def settled(function: Callable[..., Any]) -> Callable[..., Any]:
     """An elementwise function of arrays whose result is laid out as one loop would lay it out."""
 
@@ -84,7 +100,7 @@ def as_loop(found: Any, operands: Sequence[Any]) -> Any:
         return found
     is_plain = found.flags.c_contiguous
     for a in operands if is_plain else ():  # a generator costs more than all the questions
-        if not a.flags.c_contiguous:
+        if not (a.flags.c_contiguous or goes_by_rows(a)):
             is_plain = False
     if is_plain:
         return found

@@ -22,6 +22,7 @@ from autojit.ir.op import Ndarray, O, Op, Operands, bind
 from autojit.ops.base import Reindex, Structured, is_expandable, normalize_axis, sum_to, unexpandable
 from autojit.ops.samples import Samples, ramp
 from autojit.ops.slice_bounds import exceeds, is_negative, slice_ends, slice_span
+from autojit.ops.sources import filled_array
 
 __all__ = [
     "BroadcastTo", "Pad", "Permute", "Reshape", "Slice", "SliceUpdate", "View", "broadcast_to", "pad",
@@ -297,8 +298,7 @@ class Pad(Reindex):
                 known[x.shape] = place
         shape: Shape = place[0]
         inside: Any = place[1]
-        is_zero = not self.value and type(self.value) is int
-        result: Ndarray = np.zeros(shape, x.dtype) if is_zero else np.full(shape, self.value, x.dtype)
+        result = filled_array(shape, self.value, x.dtype)
         result[inside] = x
         return result
 

@@ -5,6 +5,7 @@ A source has nobody to say whether it computes or records, nor where: its functi
 
 from __future__ import annotations
 
+from math import copysign
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -27,6 +28,13 @@ __all__ = [
     "Constant", "Full", "Iota", "SizeValue", "arange", "constant", "full", "full_like", "iota", "is_one", "literal",
     "ones", "ones_like", "pair", "zeros", "zeros_like",
 ]  # fmt: skip
+
+
+def filled_array(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Ndarray:
+    """Every element is ``value``. The system gives zeros: memory that nobody writes to afterwards is not touched."""
+    is_zero = type(value) in (bool, int, float) and not value and (type(value) is not float or copysign(1, value) > 0)
+    return np.zeros(shape, dtype) if is_zero else np.full(shape, value, dtype)
+
 
 Number = bool | int | float | complex
 NUMBERS = (bool, int, float, complex, np.generic)
@@ -54,7 +62,7 @@ class Full(Source):
         return TensorType(self.shape, self.dtype, self.device)
 
     def eager(self) -> Ndarray:
-        return np.full(self.shape, self.value, self.dtype.numpy)
+        return filled_array(self.shape, self.value, self.dtype.numpy)
 
     def lower(self, emit: Emitter[S], index: tuple[Any, ...]) -> S:
         return emit.constant(self.value, self.dtype)
