@@ -103,6 +103,7 @@ class Pass:
         self.wanted = tuple([-1 - k for k in range(len(survey.leaves))]) if wanted is None else wanted
         self.leaf_types = [type_of(leaf.variable) for leaf in survey.leaves]
         self.ways = list(survey.ways)
+        self.kinds = [node.rules for node in survey.order if isinstance(node, OpNode)]  # which the key names by id
         self.rules = [self._rule(node, survey) for node in survey.order]
         self.step = jit(self.run)
 
@@ -222,7 +223,7 @@ class KnownPasses:
 
     def _step(self, survey: Survey, number: int, wanted: tuple[int, ...] | None, root: OpNode) -> Any:
         """The native call of a pass, if it is there."""
-        key = (number, wanted, *survey.key)
+        key = (wanted, survey.kind, *survey.key)
         times = self._met[key] = self._met[key] + 1
         if key not in self._taken:
             if times <= SURE + TIMES * self._compiled[survey.kind]:

@@ -64,26 +64,23 @@ class Survey:
         if not isinstance(node, OpNode):
             self.key.append(ZeroDerivative)
             return True
-        op = node.op
         if not _is_plain_node(node):
             self.why = f"{_shown(node)} has hooks, or calls a function of its own"
             return False
-        plans = op.__dict__.get("_plans")
-        key = self.key
-        key.append(id(plans_of(op) if plans is None else plans))  # one for equal ops
-        place = 0
-        for entries in (node.primals, node.results):
-            for number, entry in enumerate(entries):
-                kind = type(entry)
-                if kind is tuple or kind is TensorType:
-                    key.append(entry)
-                elif getattr(kind, "_array", None) is _ARRAY and self._add_saved(entry, node, place):
-                    if not isinstance(node, LastingNode):
-                        self.kept.append((entries, number))
-                else:
-                    self.why = self.why or f"what {_shown(node)} has saved is packed, spent or of a class of its own"
-                    return False
-                place += 1
+        kept = _kept_places(node)
+        if node.rules is None:  # else that is what the kind says
+            op = node.op
+            plans = op.__dict__.get("_plans")
+            self.key.append(id(plans_of(op) if plans is None else plans))  # one for equal ops
+            self.key += [x for x in (*node.primals, *node.results) if isinstance(x, tuple | TensorType)]
+        for is_result, number, place in kept:
+            entries = node.results if is_result else node.primals
+            entry = entries[number]
+            if getattr(type(entry), "_array", None) is not _ARRAY or not self._add_saved(entry, node, place):
+                self.why = self.why or f"what {_shown(node)} has saved is packed, spent or of a class of its own"
+                return False
+            if not isinstance(node, LastingNode):
+                self.kept.append((entries, number))
         return True
 
     def _add_saved(self, t: Tensor, node: OpNode, place: int) -> bool:
@@ -202,6 +199,21 @@ def _is_plain_node(node: OpNode) -> bool:
 
 _PLAIN_CLASSES: dict[type, bool] = {}
 _ARRAY = vars(Tensor)["_array"]  # of tensors that are nothing but their elements
+
+
+def _kept_places(node: OpNode) -> Any:
+    """Where a node keeps tensors: whether that is a result, its number, and its place among operands and results."""
+    known: Any = None if node.rules is None else node.rules.get(_KEPT)
+    if known is not None:
+        return known
+    entries = [(False, k, x) for k, x in enumerate(node.primals)] + [(True, k, x) for k, x in enumerate(node.results)]
+    found = [(flag, k, place) for place, (flag, k, x) in enumerate(entries) if not isinstance(x, tuple | TensorType)]
+    if node.rules is not None:
+        node.rules[_KEPT] = found
+    return found
+
+
+_KEPT = "kept"  # among what is known of a kind of nodes
 
 
 def ops_behind(root: Node) -> list[Node] | str:
