@@ -25,7 +25,7 @@ from autojit.autograd.pieces import CUTS, Pieces, may_be_piece
 from autojit.autograd.running import current_walk, running
 from autojit.autograd.turned_products import NOT_TURNED, PRODUCTS, run_product, turns
 from autojit.core.errors import DifferentiationError
-from autojit.core.source import here, leave
+from autojit.core.source import here, in_rule, leave, place_in_history
 from autojit.dispatch.replay import Rules
 from autojit.history.op_node import OpNode
 from autojit.ops.cotangent_masks import masking
@@ -104,12 +104,15 @@ class Walk:
         was_masked = masking.is_on, masking.outputs
         running.walks, running.depth = (*before, self), depth + 1
         entered = None if self.rules is None else self.rules.enter()
+        outside = in_rule.of_pass
+        in_rule.of_pass = place_in_history(1) if create_graph and state.trace is None else None
         try:
             with grad_mode(create_graph):
                 return anomaly.watched(self.run, roots) if state.anomaly else self.run(roots)
         finally:
             running.walks, running.depth = before, depth
             masking.is_on, masking.outputs = was_masked
+            in_rule.of_pass = outside
             if entered is not None:
                 leave(entered)
             state.recording_hooks = hooks  # whatever an unpack hook entered or left

@@ -186,6 +186,8 @@ def user_place(depth: int = 1) -> SourceLocation:
 
 def place_in_history(depth: int) -> Place | SourceLocation:
     """``here(True, depth)`` for what eager ops record, as cheaply as possible: most often only what it is made of."""
+    if in_rule.place is not None and _recorder is None:
+        return in_rule.place
     frame: FrameType | None = sys._getframe(depth)
     known = _kinds
     called: Any = None
@@ -212,6 +214,16 @@ def place_in_history(depth: int) -> Place | SourceLocation:
             callee = frame
         frame = frame.f_back
     return here(True, depth + 1)
+
+
+class _InRule(threading.local):
+    """Where what a derivative rule records was called for: where its backward pass was, some twenty frames out."""
+
+    of_pass: Place | SourceLocation | None = None  # of the innermost pass of this thread
+    place: Place | SourceLocation | None = None  # the same while a rule runs
+
+
+in_rule = _InRule()
 
 
 def place_of_change(depth: int) -> Place | SourceLocation:

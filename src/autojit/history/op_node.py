@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from autojit.core.errors import DifferentiationError
 from autojit.core.ports import ports
+from autojit.core.source import in_rule
 from autojit.core.types import TensorType
 from autojit.history.node_arguments import argument_of, extents_of, is_saved
 from autojit.history.saved import (
@@ -83,7 +84,12 @@ class OpNode(Node):
             is_read = read is None or place + number in read
             is_type = type(entry) is tuple
             results.append(type_only(entry) if is_type else self._unpack(entry, place + number, number, is_read))
-        found = accumulate(self.op, primals, results, bars, wanted)
+        if state.grad_enabled and not (is_call or self.op.calls_out):
+            in_rule.place = in_rule.of_pass
+        try:
+            found = accumulate(self.op, primals, results, bars, wanted)
+        finally:
+            in_rule.place = None
         for place, want in enumerate(wanted):
             if want and found[place] is None and not is_call:
                 found[place] = ZERO
