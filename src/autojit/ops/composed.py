@@ -417,7 +417,11 @@ class LinearRows(Composed):
         if not is_common(dtype):
             return []
         x, w, b = draws((2, 3, 4), dtype, 1), draws((5, 4), dtype, 2), draws((5,), dtype, 3)
-        return [(LINEAR_ROWS, (x, w, b)), (LINEAR_ROWS, (x.transpose(1, 0, 2), w[::2], b[::2]))]
+        return [
+            (LINEAR_ROWS, (x, w, b)),
+            (LINEAR_ROWS, (x.transpose(1, 0, 2), w[::2], b[::2])),
+            (LINEAR_ROWS, (x[0, 1], w, b)),
+        ]
 
 
 LINEAR_ROWS = LinearRows()

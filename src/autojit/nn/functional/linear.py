@@ -68,7 +68,7 @@ def _of_halves(x: Tensor, turned: Tensor, bias: Tensor) -> Tensor:
 
 
 def _at_hand(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
-    """Whether all are concrete, of one common dtype and fitting extents, the input of two axes at least."""
+    """Whether all are concrete, of one common dtype and fitting extents."""
     a, w, b = x._array, weight._array, bias._array
     if not (type(a) is np.ndarray and type(w) is np.ndarray and type(b) is np.ndarray and computes_at_once()):
         return False
@@ -77,7 +77,8 @@ def _at_hand(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
         dtype is w.dtype
         and dtype is b.dtype
         and dtype.char in COMMON
-        and w.ndim == 2 <= a.ndim
+        and w.ndim == 2
+        and a.ndim > 0
         and b.shape == w.shape[:1]
         and a.shape[-1] == w.shape[1]
     )
