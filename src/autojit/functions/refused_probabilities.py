@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 import sys
+from typing import TYPE_CHECKING
 
-from autojit.core.device_array import Array, host_copy
+import numpy as np
+
+from autojit.core.device_array import host_copy
 from autojit.core.errors import UsageError
 from autojit.dispatch.promotion import Real
 from autojit.dispatch.requirements import is_known, require
 from autojit.tensor.state import quietly
 from autojit.tensor.tensor import Tensor, type_of
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-def _are_within(array: Array, most: float) -> bool:
+
+def _are_within(array: NDArray[np.generic], most: float) -> bool:
     """Whether all elements are from 0 to ``most``; NaN is not."""
     return not array.size or bool(array.min() >= 0 and array.max() <= most)
 
