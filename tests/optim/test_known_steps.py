@@ -250,3 +250,53 @@ def test_a_step_that_cannot_be_compiled_is_the_ops(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(function_of_jit, "build_path", build)
     optimizer = require_equal_training(ALGORITHMS["Adam"])
     assert optimizer._known_steps.why == "raised MemoryError: planted"
+
+
+def own_memory_as_gradient(parameters: Any) -> list[Any]:
+    return [p.detach() for p in parameters]
+
+
+def one_memory_for_two(parameters: Any) -> list[Any]:
+    shared = parameters[0].detach().flatten()[:6] * 0.5
+    return [parameters[0].detach() * 0.5, shared[:4], shared.reshape(2, 3)]
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("gradients", [own_memory_as_gradient, one_memory_for_two])
+@pytest.mark.parametrize("name", ["Adam", "SGD", "SGD, Nesterov"])
+def test_gradients_may_share_memory(name: str, gradients: Callable[[Any], list[Any]]) -> None:
+    def moved() -> list[Any]:
+        parameters, optimizer = trained(ALGORITHMS[name])
+        for _ in range(6):
+            for p, grad in zip(parameters, gradients(parameters), strict=True):
+                p.grad = grad
+            optimizer.step()
+        return [p.detach().numpy() for p in parameters]
+
+    found = moved()
+    with awaited.settled():
+        expected = moved()
+    for p, q in zip(found, expected, strict=True):
+        np.testing.assert_allclose(p, q, rtol=5e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_numbers_that_are_tensors_may_change_in_place() -> None:
+    def halved(optimizer: Any, k: int) -> None:
+        optimizer.param_groups[0]["lr"].mul_(0.5)
+
+    optimizer = require_equal_training(lambda p: optim.Adam(p, lr=aj.tensor(0.1)), halved)
+    assert native_calls(optimizer)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_groups_have_their_own_numbers() -> None:
+    def make(parameters: Any) -> Any:
+        groups = [{"params": parameters[:1]}, {"params": parameters[1:], "lr": 0.2, "weight_decay": 0.3}]
+        return optim.AdamW(groups, lr=0.01, weight_decay=0.0)
+
+    def later(optimizer: Any, k: int) -> None:
+        optimizer.param_groups[1]["lr"] *= 0.5
+
+    optimizer = require_equal_training(make, later)
+    assert optimizer._known_steps.native.stats()["captures"] == 1

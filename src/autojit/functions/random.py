@@ -7,12 +7,10 @@ mode.
 
 from __future__ import annotations
 
-import math
 import os
-import sys
 from collections.abc import Callable, Sequence
 from math import log, pi, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,14 +37,18 @@ from autojit.functions.elementwise import add, ceil, exp, log1p, mul, neg, sub, 
 from autojit.functions.exchange import require_numbers
 from autojit.functions.factories import finish
 from autojit.functions.memory import in_format
+from autojit.functions.refused_probabilities import require_probability, require_weights
 from autojit.functions.shape import Sizes, sizes_of
 from autojit.history.lasting import with_lasting_constants
 from autojit.history.recording import wants_grad
 from autojit.ir.op import Op
 from autojit.ops import random as draws
 from autojit.tensor.of_arrays import constant
-from autojit.tensor.state import computes_at_once, grad_mode, quietly, state
+from autojit.tensor.state import computes_at_once, grad_mode, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _DEFAULT_SEED = 67280421310721  # torch's
 _drawing = new_lock()  # no two threads draw with one key
@@ -177,7 +179,13 @@ def _at(place: Device, key: Tensor) -> Tensor:
 
 
 def _by_kernel(
-    name: str, key: Tensor, shape: Sequence[int], dtype: DType, place: Device, options: Any = None, *numbers: Any
+    name: str,
+    key: Tensor,
+    shape: Sequence[int],
+    dtype: DType,
+    place: Device,
+    options: tuple[()] | None = None,
+    *numbers: NDArray[np.generic],
 ) -> Tensor | None:
     """Numbers drawn by a kernel, which takes 8 us where NumPy takes 70 to 150 for however few; None of other dtypes.
 
@@ -353,24 +361,10 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     chance = (
         input.detach() if p is None else input._literal(p, t.with_dtype(float32 if t.dtype.category < 2 else t.dtype))
     )
-    _require_probability(chance if p is None else p)
+    require_probability(chance if p is None else p)
     dtype = float64 if type_of(chance).dtype is float64 else float32
     drawn = cast(draws.happened(_uniform(t.shape, dtype, generator, t.device), chance), t.dtype)
     return _with_zero_slope(drawn, input) if p is None else drawn
-
-
-def _are_within(array: Any, most: float) -> bool:
-    """Whether all elements are from 0 to ``most``; NaN is not."""
-    return not array.size or bool(array.min() >= 0 and array.max() <= most)
-
-
-def _require_probability(p: Tensor | Real) -> None:
-    """RuntimeError for a probability outside [0, 1]."""
-    if isinstance(p, Tensor):
-        if not is_known(p) or not quietly(_are_within, host_copy(p._array), 1):
-            require(p, lambda q: (q >= 0) & (q <= 1), "bernoulli expects p to be in [0, 1]", "0 to 1", named="p")
-    elif not 0 <= p <= 1:
-        raise UsageError(f"bernoulli expects p to be in [0, 1], but got p={p}")
 
 
 @declared(out=Out(is_exact=True))
@@ -379,32 +373,9 @@ def multinomial(
 ) -> Tensor:
     """Positions drawn in proportion to the weights along the last axis."""
     t = type_of(input)
-    _require_weights(input, num_samples)
+    require_weights(input, num_samples)
     drawn = _uniform((*t.shape[:-1], num_samples) if replacement else t.shape, float64, generator, t.device)
     return ops.chosen(drawn, input.detach(), num_samples, replacement)
-
-
-_MOST_CATEGORIES = 2**24  # torch's limit
-
-
-def _require_weights(input: Tensor, num_samples: int) -> None:
-    """RuntimeError for what cannot be drawn from."""
-    t = type_of(input)
-    if not t.dtype.is_floating_point:
-        raise UsageError(f"multinomial only supports floating-point dtypes for input, got: {t.dtype}")
-    if num_samples <= 0:
-        raise UsageError("cannot sample n_sample <= 0 samples")
-    if t.ndim and t.shape[-1] > _MOST_CATEGORIES:
-        raise UsageError("number of categories cannot exceed 2^24")
-    if t.ndim not in (1, 2):
-        return
-    weights = host_copy(input._array) if is_known(input) else None
-    if weights is None or not quietly(_are_within, weights, sys.float_info.max):
-        refusal = "probability tensor contains either `inf`, `nan` or element < 0"
-        require(input, lambda w: (w >= 0) & (w < math.inf), refusal, "0 and more, finite")
-    if weights is None or not weights.any(-1).all():
-        refusal = "invalid multinomial distribution (sum of probabilities <= 0)"
-        require(input, lambda w: (w > 0).any(-1), refusal, "rows with a weight above 0")
 
 
 def _fill(self: Tensor, values: Tensor, method: str) -> Tensor:

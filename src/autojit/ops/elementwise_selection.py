@@ -116,8 +116,7 @@ class Copysign(Binary):
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         x, _ = primals  # torch's rule, too, reads the result in place of the sign's operand
-        sign = lambda: copysign(literal(x, 1), mul(x, result))
-        return lambda: where(eq(x, 0), 0, where(ne(x, x), x, sign())), None
+        return lambda: where(eq(x, 0), 0, where(ne(x, x), x, copysign(literal(x, 1), mul(x, result)))), None
 
 
 class Nextafter(Binary):

@@ -100,7 +100,7 @@ class Gather(AlongAxis):
         try:
             if index.size < FEW and index.dtype.kind in "iu":
                 before, after = places_beside(index.shape, self.axis)
-                found = x[(*before, index, *after)]
+                found: Ndarray = x[(*before, index, *after)]
             else:
                 within = tuple(slice(None) if a == self.axis else slice(n) for a, n in enumerate(index.shape))
                 found = np.take_along_axis(x[within], index, self.axis)

@@ -190,7 +190,8 @@ def randint(key: O, low: int, high: int, shape: Sequence[int], dtype: DType = in
 
 def spread_over(bits: O, low: Any, span: Any) -> O:
     """Words as integers from ``low`` on, below ``low + span``."""
-    return add(cast(shift_right(mul(cast(bits, uint64), span), 32), int64), low)
+    found: O = add(cast(shift_right(mul(cast(bits, uint64), span), 32), int64), low)
+    return found
 
 
 def sixty_four(bits: O) -> O:
