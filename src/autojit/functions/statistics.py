@@ -136,8 +136,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     equal = eq(unsqueeze(line, -1), unsqueeze(line, -2))
     often = clamp(_sum(cast(equal, int64), -1), min=1)  # a NaN, which equals nothing, is there once
     first = unsqueeze(often.argmax(-1), -1)
-    value = gather(line, -1, first)
     last = gather(order, -1, first + gather(often, -1, first) - 1)
+    value = gather(movedim(x, axis, -1), -1, last)  # where it is last, there its derivative goes
     return _sought(input, [movedim(t, -1, axis) for t in (value, last)], axis, keepdim)
 
 
