@@ -120,3 +120,21 @@ def test_a_view_made_without_a_record_takes_hooks_that_never_run() -> None:
     assert view.requires_grad
     (view * 2).sum().backward()
     assert (calls, x.grad) == ([], None)
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, aj.jit], ids=["eager", "compiled"])
+def test_what_was_written_to_a_base_that_was_cut_off_leads_nowhere(jit: Any) -> None:
+    def gradient(x: Tensor, is_written: bool) -> Tensor | None:
+        base = x * 2
+        view = base[0]
+        if is_written:
+            base.mul_(3.0)
+        base.detach_()
+        total = view.sum() + (x * 0).sum() * view.sum()
+        (grad,) = aj.autograd.grad(total, (x,))
+        return grad
+
+    for _ in range(2):
+        x = aj.ones(2, 3, requires_grad=True)
+        assert jit(gradient)(x, False).tolist() == [[2.0] * 3, [0.0] * 3]
+        assert jit(gradient)(x, True).tolist() == [[0.0] * 3, [0.0] * 3]
