@@ -364,7 +364,7 @@ def _max_or_min(input: Tensor, dim: Any, keepdim: bool, other: Tensor | None, wh
         return ValuesIndices(input.clone(), index)
     axis = normalize_axis(dim, type_of(input).ndim, what)
     values = ops.gather(input, axis, index)
-    return ValuesIndices(*((values, index) if keepdim else (values.squeeze(axis), index.squeeze(axis))))
+    return ValuesIndices(*(t if keepdim else no_view(t.squeeze(axis), input) for t in (values, index)))
 
 
 @declared(out=True)
