@@ -72,19 +72,59 @@ def _used(body: Body) -> Callable[[Tensor, Tensor], tuple[Tensor, ...]]:
     return step
 
 
-@pytest.mark.usefixtures("lightly_compiled")
-@pytest.mark.parametrize("inner", TRANSFORMS)
-@pytest.mark.parametrize("outer", TRANSFORMS)
-def test_a_write_in_a_nest_is_its_out_of_place_form(inner: str, outer: str) -> None:
+def _agree(outer: str, inner: str, bodies: dict[str, tuple[Body, Body]]) -> None:
+    """Each body in the nest has the value and the gradients of the other, eager and compiled."""
     x, y = aj.tensor([0.3, -0.7, 1.1], dtype=aj.float64), aj.tensor([0.5, 1.2, -1.3], dtype=aj.float64)
 
     def nested(body: Body) -> Callable[[Tensor, Tensor], tuple[Tensor, ...]]:
         return _used(TRANSFORMS[outer](TRANSFORMS[inner](body)))
 
-    written = {name: nested(_at(write)) for name, (write, _) in WRITES.items()}
-    wanted = {name: nested(lambda x, y, form=form: aj.sin(form(x * 1, y)))(x, y) for name, (_, form) in WRITES.items()}
+    written = {name: nested(body) for name, (body, _) in bodies.items()}
+    wanted = {name: nested(form)(x, y) for name, (_, form) in bodies.items()}
     compiled = aj.jit(lambda x, y: {name: step(x, y) for name, step in written.items()})(x, y)
     for mode, found in (("eager", {name: step(x, y) for name, step in written.items()}), ("compiled", compiled)):
         for name, results in found.items():
             for a, b in zip(results, wanted[name], strict=True):
                 np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9, atol=1e-12, err_msg=f"{name}, {mode}")
+
+
+@pytest.mark.usefixtures("lightly_compiled")
+@pytest.mark.parametrize("inner", TRANSFORMS)
+@pytest.mark.parametrize("outer", TRANSFORMS)
+def test_a_write_in_a_nest_is_its_out_of_place_form(inner: str, outer: str) -> None:
+    def out_of_place(form: Body) -> Body:
+        return lambda x, y: aj.sin(form(x * 1, y))
+
+    _agree(outer, inner, {name: (_at(write), out_of_place(form)) for name, (write, form) in WRITES.items()})
+
+
+VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "expand": lambda z: z.expand(2, 3),
+    "unsqueezed and expanded": lambda z: z[None].expand(2, 3),
+    "a slice": lambda z: z[1:],
+    "a column": lambda z: z.view(3, 1),
+    "turned": lambda z: z[:, None].mT,
+    "windows": lambda z: z.unfold(0, 2, 1),
+    "strided": lambda z: z.as_strided((2, 2), (1, 1)),
+    "a diagonal": lambda z: z.view(1, 3).diagonal(),
+}
+
+
+@pytest.mark.usefixtures("lightly_compiled")
+@pytest.mark.parametrize("inner", ("jvp", "grad 1", "vmap"))
+@pytest.mark.parametrize("outer", ("jvp", "vjp"))
+def test_a_view_in_a_nest_sees_what_is_written_to_its_base(inner: str, outer: str) -> None:
+    def written(view: Callable[[Tensor], Tensor]) -> Body:
+        def body(x: Tensor, y: Tensor) -> Tensor:
+            z = x * 1
+            seen = view(z)
+            z.mul_(y)
+            z[:1] = 2.0
+            return seen.sin().sum() * x
+
+        return body
+
+    def formed(view: Callable[[Tensor], Tensor]) -> Body:
+        return lambda x, y: view(aj.cat([(x * y)[:1] * 0 + 2.0, (x * y)[1:]])).sin().sum() * x
+
+    _agree(outer, inner, {name: (written(view), formed(view)) for name, view in VIEWS.items()})

@@ -233,7 +233,8 @@ class ForwardLevel(Layer):
         is_alike = same_steps and (not array.size or _place(x_dot) == _place(t))
         is_apart = all(n < 2 or step for step, n in zip(like.strides, like.shape, strict=True))  # not expanded
         is_narrow = is_apart and type(like) is type(array) and _room(x_dot) < _room(t)
-        if array.flags.writeable and is_alike and not is_narrow:
+        is_free = array.flags.writeable or not like.flags.writeable  # both expanded: each is written through its base
+        if is_free and is_alike and not is_narrow:
             return x_dot
         if is_narrow:  # zero where the primal does not look: other views of its memory have tangents, too
             whole = wrap(zeros_beside(array, _room(t)))
