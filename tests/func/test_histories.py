@@ -56,3 +56,27 @@ def test_compiled_results_have_the_history_of_eager_mode(transform: str, made: s
         np.testing.assert_allclose(found, value, rtol=1e-9)
         assert (found_grad is None) is (grad is None)
         assert grad is None or found_grad == pytest.approx(grad, rel=1e-9)
+
+
+Two = Callable[[aj.Tensor, aj.Tensor], aj.Tensor]
+OF_TWO: dict[str, Callable[[Two], Two]] = {
+    "grad 0": lambda f: func.grad(lambda x, y: (f(x, y) ** 2).sum(), 0),
+    "grad 1": lambda f: func.grad(lambda x, y: (f(x, y) ** 2).sum(), 1),
+    "vjp": lambda f: lambda x, y: func.vjp(f, x, y)[1](x * y)[1],
+    "vjp of one": lambda f: lambda x, y: func.vjp(lambda z: f(x, z), y)[1](x)[0],
+    "jvp": lambda f: lambda x, y: func.jvp(lambda z: f(x, z), (y,), (x,))[1],
+    "jacrev": lambda f: lambda x, y: func.jacrev(f, 1)(x, y).sum(0),
+    "jacfwd": lambda f: lambda x, y: func.jacfwd(f, 0)(x, y).sum(0),
+    "vmap": lambda f: lambda x, y: func.vmap(f, (None, 0))(x, aj.stack([y, x])).sum(0),
+    "value": lambda f: lambda x, y: func.vjp(f, x, y)[0],
+}
+
+
+@pytest.mark.parametrize("inner", OF_TWO)
+@pytest.mark.parametrize("outer", OF_TWO)
+def test_results_have_no_history_where_no_argument_has_one(outer: str, inner: str) -> None:
+    x, y = aj.tensor([0.5, -1.0]), aj.tensor([1.5, 0.3])
+    nest = OF_TWO[outer](OF_TWO[inner](lambda x, y: aj.sin(x * y) * x))
+    assert not nest(x, y).requires_grad
+    w = aj.tensor(2.0, requires_grad=True)  # what the caller can ask for stays
+    assert OF_TWO[outer](OF_TWO[inner](lambda x, y: aj.sin(x * y) * x * w))(x, y).requires_grad

@@ -51,6 +51,24 @@ def test_identities_vanish_and_rearrangements_stay() -> None:
     assert "pad" in simplified(f"{head} {pad}; return y }}")
 
 
+def test_rearrangements_that_keep_the_shape_keep_their_meaning() -> None:
+    x = np.arange(4.0, dtype=np.float32).reshape(2, 2)
+    ops = [
+        f"as_strided[shape=(2, 2), strides=({a}, {b}), offset={o}, span=4]"
+        for a in range(4)
+        for b in range(4)
+        for o in range(4 - a - b)
+    ]
+    ops += [f"flip[axes={axes}]" for axes in ("(0,)", "(1,)", "(0, 1)")]
+    ops += ["permute[axes=(1, 0)]", "permute[axes=(0, 1)]", "reshape[shape=(2, 2)]", "broadcast_to[shape=(2, 2)]"]
+    for op in ops:
+        graph = verify(parse_graph(f"(x: f32[2, 2]) {{ y: f32[2, 2] = {op}(x); return y }}"))
+        (found,), (expected,) = evaluate(verify(simplify(graph)), [x]), evaluate(graph, [x])
+        assert np.array_equal(found, expected), op
+    whole = "as_strided[shape=(4,), strides=(1,), offset=0, span=4]"
+    assert "reshape" in simplified(f"(x: f32[2, 2]) {{ y: f32[4] = {whole}(x); return y }}")
+
+
 def test_division_becomes_multiplication_only_where_that_is_exact() -> None:
     def divided(value: str) -> str:
         return simplified(

@@ -87,6 +87,15 @@ class ForwardLevel(Layer):
                 if isinstance(kept, Tensor) and y_dot is not None:
                     self.set(kept, y_dot)
 
+    def _tell_written(self, x: Tensor, new: Tensor) -> None:
+        """A result that the history of ``new`` keeps is ``x`` from now on, where the write let them share memory."""
+        node = new._grad_fn
+        kept = node.results[new._output_nr] if isinstance(node, OpNode) else None
+        if isinstance(kept, Tensor) and kept._storage is not None and kept._storage is x._storage:
+            x_dot = self.tangent(x)
+            if x_dot is not None:
+                self.set(kept, x_dot)
+
     def carry(self, source: Tensor, made: Tensor, with_history: bool) -> None:
         """``made`` has the tangent that ``source`` has now, whatever is written to ``source`` later."""
         if not with_history:
@@ -105,6 +114,7 @@ class ForwardLevel(Layer):
                 copy_into(x_dot, x_dot.new_zeros(()) if new_dot is None else new_dot)
             elif new_dot is not None:
                 self.give(x, new_dot.clone())  # ``new`` may be a tensor of the user (``copy_``)
+            self._tell_written(x, new)
 
     def detached(self, x: Tensor) -> None:
         """Forget the tangent of ``x``, and what ``x`` is a view of as far as tangents go."""
@@ -223,7 +233,8 @@ class ForwardLevel(Layer):
         is_alike = same_steps and (not array.size or _place(x_dot) == _place(t))
         is_apart = all(n < 2 or step for step, n in zip(like.strides, like.shape, strict=True))  # not expanded
         is_narrow = is_apart and type(like) is type(array) and _room(x_dot) < _room(t)
-        if array.flags.writeable and is_alike and not is_narrow:
+        is_free = array.flags.writeable or not like.flags.writeable  # both expanded: each is written through its base
+        if is_free and is_alike and not is_narrow:
             return x_dot
         if is_narrow:  # zero where the primal does not look: other views of its memory have tangents, too
             whole = wrap(zeros_beside(array, _room(t)))

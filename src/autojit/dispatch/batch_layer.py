@@ -16,7 +16,7 @@ import numpy as np
 
 from autojit.core.errors import ShapeError, UsageError
 from autojit.dispatch.dispatch import apply
-from autojit.dispatch.inplace import replace
+from autojit.dispatch.inplace import at_present, replace
 from autojit.dispatch.on_device import placed
 from autojit.history.recording import wants_grad
 from autojit.ir.op import Op
@@ -121,7 +121,7 @@ class BatchLayer(Layer):
         full = self.full(source)
         if full is None:
             return
-        kept = alias(full, own_version=with_history)
+        kept = at_present(full) if with_history else alias(full)
         if with_history:
             wants_grad(full)  # a view whose base was written to gets its history again
             kept._requires_grad, kept._grad_fn, kept._output_nr = full._requires_grad, full._grad_fn, full._output_nr

@@ -134,11 +134,7 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
 
 def _old(x: Tensor) -> Tensor:
     """A stand-in for the present value of ``x`` with its history, which keeps both when ``x`` itself moves on."""
-    is_concrete = state.trace is None or (x._array is None and x._value is None)
-    made = _with_history_of(alias(x, own_version=True) if is_concrete else wrap_value(value_of(x)), x)
-    if is_concrete and state.recording_hooks is not None and state.grad_enabled and made._array is not None:
-        # what a pack hook keeps must not change
-        made._array, made._storage, made._view = made._array.copy(), None, None
+    made = _with_history_of(at_present(x), x)
     node, view = x._grad_fn, x._view
     if node is None or view is None or view.base is None:
         return made
@@ -146,6 +142,20 @@ def _old(x: Tensor) -> Tensor:
         base = view.base  # the change is one of the base: hooks on the view's own gradient have no part in it
         made._grad_fn = symbolic_node(ViewChain(relative_chain(x)), [edge_of(base)], [type_of(base)], node.name())
         made._output_nr = 0
+    return made
+
+
+def at_present(x: Tensor) -> Tensor:
+    """A stand-in without history for what ``x`` holds now: in a trace its value, which no later write changes.
+
+    Of an array it shares the memory (``_protect_saved`` copies what the new value's history keeps of it), but not where
+    others may keep it, too: a pack hook, the histories that tangents have in the layers.
+    """
+    if state.trace is not None and (x._array is not None or x._value is not None):
+        return wrap_value(value_of(x))
+    made = alias(x, own_version=True)
+    if made._array is not None and state.grad_enabled and (state.layers or state.recording_hooks is not None):
+        made._array, made._storage, made._view = made._array.copy(), None, None
     return made
 
 
@@ -281,7 +291,7 @@ def _write_array(x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: 
     if not (array.flags.writeable or array.size == 0):
         array = _writable(x)
     if old is not None and new._grad_fn is not None:
-        _protect_saved(new._grad_fn, old, mark)
+        _protect_saved(new._grad_fn, array, mark)
     if array.size:
         quietly(write_array if type(array) is DeviceArray else np.copyto, array, new._array)
 
@@ -298,8 +308,8 @@ def _overlaps(array: Array) -> bool:
     return array.size > 1 and any(stride == 0 and n > 1 for stride, n in zip(array.strides, array.shape, strict=True))
 
 
-def _protect_saved(node: Node, old: Tensor, mark: int) -> None:
-    """Give what nodes made after ``mark`` saved of the old value memory of its own, before the memory is written to."""
+def _protect_saved(node: Node, written: Array, mark: int) -> None:
+    """Give what nodes made after ``mark`` saved of the memory ``written`` memory of its own, before that is changed."""
     seen: set[Node] = set()
     stack = [node]
     while stack:
@@ -309,7 +319,7 @@ def _protect_saved(node: Node, old: Tensor, mark: int) -> None:
         seen.add(current)
         for kept in (current.primals, current.results):
             for k, saved in enumerate(kept):
-                if isinstance(saved, Tensor) and share_memory(saved._array, old._array):
+                if isinstance(saved, Tensor) and share_memory(saved._array, written):
                     kept[k] = _with_own_memory(saved)
         stack.extend(e[0] for e in current.edges if e is not None)
 

@@ -81,9 +81,10 @@ def _record(way: Way, x: Tensor, found: Tensor) -> None:
     assert way.op is not None
     if x._view is not None and x._view.creation:  # how it was made and what became of its memory is not in the key
         require_unchanged(x)
+    edges = [edge_of(x)]  # before the number is taken: a view's node, made again after a write, has a lower one
     node = new_node(way.node)
     node.sequence, node.place = next_sequence(), place_in_history(3)
-    node.op, node.mask, node.edges, node.rules = way.op, way.mask, [edge_of(x)], way.rules
+    node.op, node.mask, node.edges, node.rules = way.op, way.mask, edges, way.rules
     node.primals, node.results = way.primals, way.results
     node.versions, node.out_metas = way.versions, way.metas
     found._requires_grad, found._grad_fn = True, node

@@ -72,7 +72,8 @@ def pull_back(outputs: Tensors, inputs: Tensors, bars: Tensors) -> list[Tensor]:
 
 
 def own(t: Tensor, inputs: Tensors, is_recording: bool) -> Tensor:
-    """A result without history if all of it ends in the fresh ``inputs``: then nobody outside can ask for it.
+    """A result without history if all of it ends in fresh inputs, these or those of transforms inside that have
+    returned: then nobody outside can ask for it.
 
     Nor can a caller who is not recording.
     """
@@ -84,7 +85,11 @@ def own(t: Tensor, inputs: Tensors, is_recording: bool) -> Tensor:
             found = own(t if full is None else full, fulls, is_recording)
         return found if full is None else batch.element(found)
     edges = [edge_of(x) for x in inputs]
-    mine: set[Node] = {e[0] for e in edges if e is not None and type(e[0]) is AccumulateGrad}
+    mine: set[Node] = set()
+    for edge in edges:
+        if edge is not None and isinstance(edge[0], AccumulateGrad):
+            edge[0].is_private = True
+            mine.add(edge[0])
     return _pruned(t, mine, is_recording)
 
 
@@ -104,7 +109,7 @@ def _pruned(t: Tensor, mine: set[Node], is_recording: bool) -> Tensor:
 
 
 def _ends_in(t: Tensor, mine: set[Node]) -> bool:
-    """Whether ``t`` has a history, and all of it ends in these leaves."""
+    """Whether ``t`` has a history, and all of it ends in these leaves or in such as are private."""
     edge = edge_of(t)
     if edge is None:
         return False
@@ -115,7 +120,7 @@ def _ends_in(t: Tensor, mine: set[Node]) -> bool:
         if node in seen:
             continue
         seen.add(node)
-        if node not in mine and (type(node) is AccumulateGrad or not node.edges):  # an argument's history goes on there
-            return False
+        if node not in mine and not node.edges and not (isinstance(node, AccumulateGrad) and node.is_private):
+            return False  # an argument's history goes on there
         stack.extend(e[0] for e in node.edges if e is not None)
     return True

@@ -13,7 +13,7 @@ from autojit.dispatch.declared import DTYPE_OUT, Out, declared
 from autojit.functions.autocast import in_full_precision_on_devices
 from autojit.functions.comparison import eq, where
 from autojit.functions.elementwise import logaddexp, real, sub
-from autojit.functions.own_memory import own_memory
+from autojit.functions.own_memory import no_view_of_parts, own_memory
 from autojit.functions.reduction import ValuesIndices, _whole
 from autojit.functions.refused_dtypes import refuses
 from autojit.ops.base import normalize_axis
@@ -97,6 +97,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
 @declared(out=Out(is_apart=True))
 @refuses("bool complex")
+@no_view_of_parts
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The k-th smallest along ``dim`` (from 1) and where it is."""
     return kept(ops.kthvalue(input, k, dim), dim, keepdim, input.ndim > 0)

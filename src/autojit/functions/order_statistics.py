@@ -15,6 +15,7 @@ from autojit.dispatch.requirements import is_known
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.comparison import clamp, maximum
 from autojit.functions.order import sort
+from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.statistics import neighbours, require_inside, require_interpolation
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
@@ -23,6 +24,7 @@ from autojit.tensor.tensor import type_of
 
 @declared(out=True)
 @in_full_precision
+@no_view_of_parts
 def nanquantile(
     input: Tensor, q: Tensor | Real, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:

@@ -11,7 +11,9 @@ from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.dispatch import apply_pair
 from autojit.dispatch.kernels import in_one_step
 from autojit.dispatch.promotion import NUMBERS, Operand, as_operand, cast, refuse_numbers, together
+from autojit.dispatch.view_nodes import no_view
 from autojit.functions.elementwise import mul
+from autojit.functions.own_memory import no_view_of_parts
 from autojit.history.op_node import rename_node
 from autojit.ops.matmul import MATMUL
 from autojit.tensor.state import state
@@ -46,7 +48,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         if a is not None and b is not None and a.dtype is b.dtype and a.ndim == 2 == b.ndim and a.dtype.kind == "f":
             return apply_pair(MATMUL, MATMUL.eager, input, other)
     x, y = _products("matmul", input, other)
-    return rename_node(ops.matmul(x, y), _PRODUCT_NODES.get((x.ndim, y.ndim), "UnsafeViewBackward0"))
+    found = rename_node(ops.matmul(x, y), _PRODUCT_NODES.get((x.ndim, y.ndim), "UnsafeViewBackward0"))
+    return no_view(found, x) if y.ndim == 1 and x.ndim < 3 else found
 
 
 _PRODUCT_NODES = {
@@ -71,6 +74,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 
 
 @declared(out=EXACT_OUT)
+@no_view_of_parts
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Matrix times vector."""
     if state.autocast is not None and state.autocast.is_on_device(input):
@@ -88,6 +92,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 
 
 @declared(out=EXACT_OUT)
+@no_view_of_parts
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """``dot`` with the first operand conjugated."""
     return ops.vdot(*_products("vdot", input, other))

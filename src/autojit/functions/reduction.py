@@ -364,8 +364,9 @@ def _max_or_min(input: Tensor, dim: Any, keepdim: bool, other: Tensor | None, wh
     index = position(input, dim, True)
     if type_of(input).ndim == 0:
         return ValuesIndices(input.clone(), index)
-    values = ops.gather(input, axis := normalize_axis(dim, type_of(input).ndim, what), index)
-    return ValuesIndices(*((values, index) if keepdim else (values.squeeze(axis), index.squeeze(axis))))
+    axis = normalize_axis(dim, type_of(input).ndim, what)
+    values = ops.gather(input, axis, index)
+    return ValuesIndices(*(t if keepdim else no_view(t.squeeze(axis), input) for t in (values, index)))
 
 
 @declared(out=True)

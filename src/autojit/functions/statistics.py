@@ -21,6 +21,7 @@ from autojit.functions.comparison import clamp, eq, ge, isnan, le, logical_and, 
 from autojit.functions.elementwise import add, div, floor, mul, sub
 from autojit.functions.index_functions import gather, scatter_add
 from autojit.functions.order import cumsum, kept, sort
+from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.products import matmul, outer
 from autojit.functions.reduction import ValuesIndices, amax, amin
 from autojit.functions.reduction import sum as _sum
@@ -62,6 +63,7 @@ def median(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor: ..
 def median(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @declared(out=EXACT_OUT)
 @refuses("bool complex")
+@no_view_of_parts
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median; with ``dim``, (values, indices) along it."""
     if dim is None:
@@ -89,6 +91,7 @@ def nanmedian(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor:
 def nanmedian(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @declared(out=True)
 @refuses("bool complex")
+@no_view_of_parts
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of the elements that are not NaN (NaN when all are); with ``dim``, (values, indices) along it.
 
@@ -121,6 +124,7 @@ def _sought(input: Tensor, found: Iterable[Tensor], axis: int, keepdim: bool) ->
 
 @declared(out=True)
 @refuses("complex")
+@no_view_of_parts
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The most frequent value along ``dim``, the least of several, and where it is last.
 
@@ -136,8 +140,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     equal = eq(unsqueeze(line, -1), unsqueeze(line, -2))
     often = clamp(_sum(cast(equal, int64), -1), min=1)  # a NaN, which equals nothing, is there once
     first = unsqueeze(often.argmax(-1), -1)
-    value = gather(line, -1, first)
     last = gather(order, -1, first + gather(often, -1, first) - 1)
+    value = gather(movedim(x, axis, -1), -1, last)  # where it is last, there its derivative goes
     return _sought(input, [movedim(t, -1, axis) for t in (value, last)], axis, keepdim)
 
 
@@ -270,6 +274,7 @@ def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
 
 @declared(out=True)
 @refuses("int")
+@no_view_of_parts
 def quantile(
     input: Tensor, q: Tensor | Real, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:

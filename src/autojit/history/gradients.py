@@ -197,7 +197,7 @@ def register_hook(self: Tensor, hook: Callable[[Any], Tensor | None]) -> Removab
         tensor([0.5000, 1.0000])
         >>> handle.remove()
     """
-    if not wants_grad(self):
+    if not (wants_grad(self) or self.requires_grad):  # a view made under no_grad has no history, and shows its base's
         raise UsageError("cannot register a hook on a tensor that doesn't require gradient")
     hooks = _leaf_hooks(self)[0] if self._grad_fn is None else self._grad_fn.hooks_of_output(self._output_nr)
     return _added(hooks, hook)
@@ -217,7 +217,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
     Raises:
         RuntimeError: the tensor requires no gradient, or is not a leaf.
     """
-    if not wants_grad(self):
+    if not (wants_grad(self) or self.requires_grad):  # a view made under no_grad has no history, and shows its base's
         raise UsageError("cannot register a hook on a tensor that doesn't require gradient")
     if self._grad_fn is not None:
         raise UsageError("post accumulate grad hooks cannot be registered on non-leaf tensors")

@@ -321,8 +321,10 @@ def refresh_view(t: Tensor) -> None:
     if state.trace is not None:
         state.trace.note_refreshed(base)
     edge = edge_of(base)
-    if edge is None:
+    if edge is None:  # the base was cut off its history: what was written before counts, and leads nowhere
         view.base_fn = base._grad_fn
+        if t._requires_grad and not view.creation and view.version != storage_of(t).version:
+            take_view_node(t, view_node(t, base, None))
         return
     if view.creation:
         raise forbidden_view(t, "", indirectly=True)
@@ -330,7 +332,7 @@ def refresh_view(t: Tensor) -> None:
 
 
 def view_node(t: Tensor, base: Tensor, edge: Edge | None) -> OpNode:
-    """The history of a view whose base has the history ``edge``."""
+    """The history of a view whose base has the history ``edge``, or none."""
     chain = relative_chain(t)
     name = backward_name(chain[-1].name) if state.view_replay and chain else "AsStridedBackward0"
     return symbolic_node(ViewChain(chain), [edge], [type_of(base)], name)
@@ -340,6 +342,8 @@ def take_view_node(t: Tensor, node: OpNode) -> None:
     """Give a view the history that goes with its base's present one."""
     assert t._view is not None and t._view.base is not None
     t._view.base_fn = t._view.base._grad_fn
+    if not t._view.creation:
+        t._view.version = storage_of(t).version
     become_result(t, node)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from autojit.core.dtypes import DType, dtype_of_numpy, int8, int16, int32, int64
 from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
+from autojit.core.sizes import surely_equal
 from autojit.core.strided_views import as_strided as numpy_as_strided
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
@@ -49,6 +50,16 @@ class AsStrided(View):
     def is_within(self) -> bool:
         """Whether all positions show elements of the operand."""
         return not prod(self.shape) or 0 <= self.offset <= self._last < self.span
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the positions in row-major order surely show the operand's elements in theirs."""
+        step = 1
+        for n, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if not (surely_equal(n, 1) or surely_equal(stride, step)):
+                return False
+            step *= n
+        return surely_equal(self.offset, 0) and surely_equal(step, self.span)
 
     def result_type(self, x: TensorType) -> TensorType:
         if x.size != self.span:

@@ -54,10 +54,9 @@ class LBFGS(Optimizer):
 
     def _gradient(self) -> Tensor:
         parts = [
-            (aj.zeros(p.numel(), dtype=p.dtype, device=p.device) if p.grad is None else p.grad.detach().reshape(-1))
-            for p in self._params
+            aj.zeros_like(as_real(p)) if p.grad is None else as_real(p.grad.detach().to_dense()) for p in self._params
         ]
-        found = aj.cat(parts)
+        found = aj.cat([part.reshape(-1) for part in parts])
         return -found if self._maximizes else found
 
     @property
@@ -69,14 +68,14 @@ class LBFGS(Optimizer):
         return -float(loss) if self._maximizes else float(loss)
 
     def _position(self) -> list[Tensor]:
-        return [p.detach().clone() for p in self._params]
+        return [as_real(p.detach()).clone() for p in self._params]
 
     def _move(self, start: list[Tensor], direction: Tensor, t: float) -> None:
         """Set the parameters to ``start + t direction``."""
         offset = 0
         for p, origin in zip(self._params, start, strict=True):
-            size = p.numel()
-            p.copy_(origin + direction[offset : offset + size].view_as(p) * t)
+            size = origin.numel()
+            as_real(p).copy_(origin + direction[offset : offset + size].view_as(origin) * t)
             offset += size
 
     # ---- one step
@@ -181,6 +180,11 @@ class LBFGS(Optimizer):
             state["d"] = aj.from_numpy(_two_loops(gradient.numpy(), changes, steps, inverse, state["H_diag"]))
         else:
             state["d"] = _two_loops(gradient, changes, steps, inverse, state["H_diag"])
+
+
+def as_real(x: Tensor) -> Tensor:
+    """Complex numbers as pairs of real ones, which the parameters' one vector holds."""
+    return aj.view_as_real(x) if x.is_complex() else x
 
 
 def _is_short(vector: Tensor) -> bool:

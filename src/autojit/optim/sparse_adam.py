@@ -1,7 +1,8 @@
-"""Adam for sparse gradients: only the rows that have a gradient, and their moments, change."""
+"""Adam for sparse gradients: only the rows or elements that have a gradient, and their moments, change."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from autojit.core.errors import UsageError
@@ -14,7 +15,7 @@ from autojit.tensor import Tensor
 
 
 class SparseAdam(Optimizer):
-    """Adam whose moments are those of the rows with a gradient; the others stay as they are.
+    """Adam whose moments are those of what has a gradient, rows or elements; the others stay as they are.
 
     The gradient is coalesced; inside a captured step, the step counts its rows.
 
@@ -56,17 +57,25 @@ class SparseAdam(Optimizer):
         t = advance(state["step"])
         beta1, beta2 = hyper(group, "betas", 0), hyper(group, "betas", 1)
         once = grad.coalesce()
-        rows, g = once.indices()[0], once.values()
+        places, g = once.indices().unbind(0), once.values()
         if group.plain("maximize"):
             g = -g
-        m = self._moved(state["exp_avg"], rows, g, 1 - beta1)
-        v = self._moved(state["exp_avg_sq"], rows, g * g, 1 - beta2)
+        m = self._moved(state["exp_avg"], places, g, 1 - beta1)
+        v = self._moved(state["exp_avg_sq"], places, g * g, 1 - beta2)
         step_size = hyper(group, "lr") * sqrt(1 - beta2**t) / (1 - beta1**t)
-        p.index_add_(0, rows, m / (v.sqrt() + hyper(group, "eps")) * -step_size)
+        _add_at(p, places, m / (v.sqrt() + hyper(group, "eps")) * -step_size)
 
-    def _moved(self, moment: Tensor, rows: Tensor, towards: Tensor, share: Tensor | float) -> Tensor:
-        """The rows of a moment, moved by a share of the way towards new values."""
-        old = moment.index_select(0, rows)
+    def _moved(self, moment: Tensor, places: Sequence[Tensor], towards: Tensor, share: Tensor | float) -> Tensor:
+        """The parts of a moment at some places, moved by a share of the way towards new values."""
+        old = moment.index_select(0, places[0]) if len(places) == 1 else moment[tuple(places)]
         move = (towards - old) * share
-        moment.index_add_(0, rows, move)
+        _add_at(moment, places, move)
         return old + move
+
+
+def _add_at(x: Tensor, places: Sequence[Tensor], values: Tensor) -> None:
+    """Add to the rows of ``x``, or to smaller parts where ``places`` index several of its axes."""
+    if len(places) == 1:
+        x.index_add_(0, places[0], values)
+    else:
+        x.index_put_(tuple(places), values, accumulate=True)

@@ -23,6 +23,7 @@ from autojit.ir.op import Op, bind
 from autojit.ir.result_types import result_types
 from autojit.ops.base import Elementwise, Reduction, Reindex, Source
 from autojit.ops.ordering import Later
+from autojit.ops.reinterpret import AsStrided
 from autojit.ops.requirements import InRange
 from autojit.ops.reversal import Flip
 from autojit.ops.shape import BroadcastTo, Pad, Permute, Reshape
@@ -51,6 +52,14 @@ def _permute(rewriter: Rewriter, op: Permute, operands: tuple[Tracer, ...]) -> A
         axes = tuple(before.axes[a] for a in op.axes)
         source = rewriter.operand_of(x)
         return source if axes == tuple(range(len(axes))) else bind(Permute(axes), source)
+    return _reindex(rewriter, op, operands)
+
+
+def _as_strided(rewriter: Rewriter, op: AsStrided, operands: tuple[Tracer, ...]) -> Any:
+    """The whole in row-major order is a reshape; another view may have the operand's shape and show other elements."""
+    (x,) = operands
+    if op.is_whole:
+        return _reshape(rewriter, Reshape(op.shape), operands) or bind(Reshape(op.shape), x)
     return _reindex(rewriter, op, operands)
 
 
@@ -243,6 +252,7 @@ def _later(rewriter: Rewriter, op: Later, operands: tuple[Tracer, ...]) -> Any:
 
 
 SPECIAL: dict[str, Rule] = {
+    "as_strided": _as_strided,
     "reshape": _reshape,
     "permute": _permute,
     "flip": _flip,

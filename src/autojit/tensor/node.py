@@ -331,9 +331,12 @@ class Node:
 
 
 class AccumulateGrad(Node):
-    """The end of a path: adds what arrives to ``variable.grad``. The engine does the adding."""
+    """The end of a path: adds what arrives to ``variable.grad``. The engine does the adding.
 
-    __slots__ = ("variable",)
+    ``is_private``: the leaf is an input that a transform made for itself, and has given its results for.
+    """
+
+    __slots__ = ("is_private", "variable")
     counts_hooks = True
 
     def __init__(self, variable: Tensor) -> None:
@@ -341,6 +344,7 @@ class AccumulateGrad(Node):
         self.sequence = LAST  # as early as possible, so that gradients can be freed
         self.place = UNKNOWN
         self.variable = variable
+        self.is_private = False
 
     def name(self) -> str:
         """torch's name of the node, which has its namespace."""
