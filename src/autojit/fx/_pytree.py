@@ -56,10 +56,10 @@ def _parts(tree: Any, spec: trees.TreeSpec) -> list[Any]:
             return [tree[place] for place in range(len(spec.children))]
         if is_mapping and (not isinstance(tree, dict) or len(tree) == len(spec.keys)):
             return [tree[key] for key in spec.keys]
-    except (KeyError, TypeError):
+        if trees.registered(kind) is None and is_dataclass(kind):
+            return [getattr(tree, name) for name in spec.keys]
+    except (AttributeError, KeyError, TypeError):
         raise _another(tree, spec) from None
-    if trees.registered(kind) is None and is_dataclass(kind):
-        return [getattr(tree, name) for name in spec.keys]
     found = None if is_sequence or is_mapping else trees.taken_apart(tree)
     if found is None or (found[0], found[2]) != (kind, spec.keys):
         raise _another(tree, spec)

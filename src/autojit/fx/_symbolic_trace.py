@@ -25,7 +25,7 @@ from autojit.core.wrapping import wraps
 from autojit.fx.code_generators import PyTreeCodeGen, PyTreeInfo
 from autojit.fx.graph import Graph
 from autojit.fx.graph_module import GraphModule
-from autojit.fx.node import Argument, Node, base_types, map_aggregate
+from autojit.fx.node import Argument, Node, base_types, has_side_effect, map_aggregate
 from autojit.fx.proxy import Proxy, TracerBase
 from autojit.jit import pytree
 from autojit.nn import Module, Parameter, Sequential
@@ -340,9 +340,16 @@ class Tracer(TracerBase):
                     where[name] = value
 
 
+has_side_effect(aj._assert)
+
+
+@has_side_effect
 def _assert_is_none(value: object, message: str) -> None:
     if value is not None:
         raise AssertionError(message)
+
+
+_wrapped.append((globals(), "_assert_is_none"))
 
 
 def _by_name(names: Sequence[str], values: tuple[Any, ...]) -> dict[str, Any]:

@@ -30,7 +30,8 @@ class CodeGen:
         ...         return args[0]
         >>> traced = aj.fx.symbolic_trace(lambda x, y: x + y)
         >>> traced.graph.set_codegen(OneList())
-        >>> traced.recompile()([1, 2]), aj.fx.Interpreter(traced).run([1, 2])
+        >>> _ = traced.recompile()
+        >>> traced([1, 2]), aj.fx.Interpreter(traced).run([1, 2])
         (3, 3)
     """
 

@@ -260,8 +260,8 @@ class Graph:
                 if read.graph is not self:
                     raise UsageError(
                         f"Argument '{read.name}' of Node '{node.name}' does not belong to this Graph, but was used "
-                        "as an argument! If you are copying nodes from another graph, make sure to use ``arg_transform`` "
-                        f"on node_copy() to remap values\n{self}"
+                        "as an argument! If you are copying nodes from another graph, make sure to use "
+                        f"``arg_transform`` on node_copy() to remap values\n{self}"
                     )
                 if seen.get(read.name) is not read:
                     raise UsageError(

@@ -50,7 +50,7 @@ class GraphModule(Module):
         if isinstance(root, Module):
             self.training = root.training
         targets = [str(node.target) for node in graph.nodes if node.op in ("get_attr", "call_module")]
-        for target in sorted(set(targets), key=lambda path: path.count(".")):
+        for target in sorted(dict.fromkeys(targets), key=lambda path: path.count(".")):
             if isinstance(root, Module):
                 _copy_attr(root, self, target)
             elif target in root:

@@ -248,7 +248,7 @@ class Node:
             return name.endswith("_") and not name.endswith("__")
         if self.op == "call_module":
             module: Any = self.graph.owning_module
-            return module is None or getattr(module.get_submodule(self.target), "is_impure", False)
+            return module is None or getattr(module.get_submodule(self.target), "_is_impure", False)
         return False
 
     def format_node(self) -> str:

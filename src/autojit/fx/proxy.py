@@ -19,9 +19,10 @@ from typing import Any, NoReturn
 import autojit as aj
 from autojit.core.device import Device
 from autojit.core.errors import UsageError
+from autojit.functions import overridable
 from autojit.fx.code import INFIX
 from autojit.fx.graph import Graph
-from autojit.fx.node import Argument, Node, Target, base_types
+from autojit.fx.node import Argument, Node, Target, base_types, has_side_effect
 from autojit.overrides import is_tensor_method_or_property
 from autojit.tensor.tensor import SLOTS
 
@@ -168,6 +169,7 @@ class Proxy:
     tracer: TracerBase
 
     def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
+        overridable.install()  # a function that ran until it fails would leave nodes behind
         self.node = node
         self.tracer = GraphAppendingTracer(node.graph) if tracer is None else tracer
 
@@ -270,11 +272,12 @@ def _is_asserted(frame: Any) -> bool:
     found = [one for one in dis.get_instructions(frame.f_back.f_code) if one.offset >= frame.f_back.f_lasti][:3]
     jump = 1 if found[0].opname == "TO_BOOL" else 0
     after = found[jump + 1 :][:1]
-    return found[jump].opname.endswith("JUMP_IF_TRUE") and any(
+    return found[jump].opname.endswith("IF_TRUE") and any(
         one.opname == "LOAD_ASSERTION_ERROR" or one.argval is AssertionError for one in after
     )
 
 
+@has_side_effect
 def _assert_true(condition: object) -> None:
     assert condition
 
