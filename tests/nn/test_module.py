@@ -157,6 +157,16 @@ def test_conversion_keeps_parameter_objects_and_casts_floats_only() -> None:
         net.to(aj.int64)
 
 
+def test_conversions_that_write_are_seen_by_histories_and_reach_gradients() -> None:
+    layer = nn.Linear(3, 2)
+    layer.weight.grad = aj.ones(2, 3)
+    squares, gradient, before = layer.weight.square(), layer.weight.grad, layer.weight._version
+    layer._apply(lambda x: x.add_(1))
+    assert layer.weight._version > before and layer.weight.grad is gradient and gradient.tolist() == [[2.0] * 3] * 2
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squares.sum().backward()
+
+
 def test_zero_grad_and_requires_grad() -> None:
     module = nn.Linear(2, 1)
     module(aj.ones(3, 2)).sum().backward()
