@@ -167,6 +167,18 @@ def test_conversions_that_write_are_seen_by_histories_and_reach_gradients() -> N
         squares.sum().backward()
 
 
+@pytest.mark.parametrize("base", [nn.Parameter, nn.Buffer, aj.Tensor])
+def test_subclasses_of_tensors_take_arguments_of_their_own(base: type) -> None:
+    class Placed(base):  # type: ignore[misc]
+        def __new__(cls, data: aj.Tensor, place: str = "", requires_grad: bool = True) -> aj.Tensor:
+            made = aj.Tensor._make_subclass(cls, data, requires_grad)
+            made.place = place
+            return made
+
+    made = Placed(aj.ones(2), place="here")
+    assert type(made) is Placed and made.place == "here" and made.requires_grad and isinstance(made, base)
+
+
 def test_zero_grad_and_requires_grad() -> None:
     module = nn.Linear(2, 1)
     module(aj.ones(3, 2)).sum().backward()
