@@ -14,7 +14,6 @@ REASONS = {
     "nested": "there are no nested tensors: pad, and pass masks or lengths",
     "onnx": "a step is exported by step.export(), its graph printed by step.show()",
     "quantization": "there are no quantised tensors",
-    "quasirandom": "scipy.stats.qmc.Sobol draws such points",
     "utils.cpp_extension": "there is no C++ to extend: aj.op makes an op of a Numba function",
 }
 
