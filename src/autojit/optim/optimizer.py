@@ -24,7 +24,7 @@ from autojit.core.source import enter, leave
 from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, step_counter, stepping, zeros_like
-from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, count_change
+from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, count_change, own
 from autojit.optim.given import check_parameter, check_saved, fill, groups_of, listed, refuse
 from autojit.optim.given import required as required
 from autojit.optim.kept_state import kept_state
@@ -134,7 +134,7 @@ class Optimizer:
     @property
     def state(self) -> defaultdict[Any, dict[str, Any]]:
         """What is kept by parameter; loaded state may have keys of its own."""
-        found: defaultdict[Any, dict[str, Any]] = self.__dict__["state"]
+        found: defaultdict[Any, dict[str, Any]] = own(self, "state")
         trace = now_of_thread.trace
         if trace is not None:
             trace.follow(self)
@@ -148,7 +148,7 @@ class Optimizer:
     @property
     def param_groups(self) -> list[ParamGroup]:
         """The groups of parameters, each a dictionary with ``params`` and options."""
-        found: list[ParamGroup] = self.__dict__["param_groups"]
+        found: list[ParamGroup] = own(self, "param_groups")
         return found
 
     @param_groups.setter
