@@ -18,13 +18,12 @@ REASONS = {
 }
 
 LIBRARIES = {  # docs/from_torch.md has those that run
-    "torch_geometric": "it takes in torch.ops.aten, which autojit does not have",
     "torchaudio": "it has parts in C++ for PyTorch: read sound by soundfile; aj.stft makes spectrograms",
     "torchtext": "it has parts in C++ for PyTorch: read text with Python, utils.data makes batches",
 }
 """Libraries for torch that do not run on autojit, with the reason, or what to do instead."""
 
-IMPORTED = frozenset(("ao", "onnx"))
+IMPORTED = frozenset(("_tensor_str", "ao", "onnx"))
 """Modules that programs import at the top and use when they are told to: importing one, or a part, is no error."""
 
 

@@ -43,6 +43,8 @@ class TorchModule(ModuleType):
         try:
             return getattr(aj, name)
         except AttributeError:
+            if name in IMPORTED:
+                return importlib.import_module(f"{_THEIRS}.{name}")
             reason = reason_of(name) or "this torch is autojit's"
             raise AttributeError(f"module 'torch' has no attribute {name!r} here: {reason}") from None
 

@@ -74,7 +74,7 @@ class FxGraphDrawer:
             rows.append(f"target={node.target if isinstance(node.target, str) else qualified_name(node.target)}")
         rows.append(f"num_users={len(node.users)}")
         told = node.meta.get("tensor_meta")
-        if hasattr(told, "dtype"):
+        if told is not None and hasattr(told, "dtype"):
             rows.append(f"dtype={told.dtype}, shape={tuple(told.shape)}")
         return "{" + "|".join(_escaped(row) for row in rows) + "}"
 

@@ -21,8 +21,6 @@ logger = logging.getLogger(__name__)
 
 def pass_result_wrapper(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A function that changes a module, as a pass that says it did."""
-    if fn is None:
-        return None
 
     @wraps(fn)
     def called(graph_module: GraphModule) -> PassResult:
@@ -75,6 +73,7 @@ class PassManager:
         self.steps = steps or 1
         self.run_checks_after_each_pass = run_checks_after_each_pass
         self.suppress_check_failures = suppress_check_failures
+        self._check: Callable[[Any], object] | None = None
 
     def add_pass(self, _pass: Pass) -> None:
         """Run one more, last."""
@@ -111,10 +110,12 @@ class PassManager:
         parameters = list(inspect.signature(check).parameters)
         if len(parameters) != 1:
             raise TypeError("PassManager check function should only take in one variable, a module")
-        self.check = check
+        self._check = check
 
-    def check(self, module: Any) -> object:
-        """Looks at a module; checks nothing unless ``add_checks`` said what."""
+    def check(self, module: Any) -> None:
+        """Look at a module with what ``add_checks`` was given."""
+        if self._check is not None:
+            self._check(module)
 
     def __call__(self, module: GraphModule) -> PassResult:
         """The module after the passes."""
