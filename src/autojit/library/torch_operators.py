@@ -51,6 +51,7 @@ class TorchOperator:
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self.__name__, self.function = name, function
+        self.overloadpacket = self
         self._overloads: dict[str, TorchOverload] = {}
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
