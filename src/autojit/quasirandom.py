@@ -57,7 +57,7 @@ class SobolEngine:
         self.num_generated = 0
         if scramble and seed is None:
             self._outside_steps("SobolEngine(scramble=True)")
-            seed = int(aj.randint(2**31 - 1, ()))
+            seed = int(aj.randint(2**31 - 1, (), device="cpu"))
         self._engine: Any = qmc.Sobol(dimension, scramble=scramble, bits=self.MAXBIT, seed=seed)
 
     def draw(self, n: int = 1, out: Tensor | None = None, dtype: DType | None = None) -> Tensor:

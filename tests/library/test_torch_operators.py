@@ -59,6 +59,4 @@ def test_what_is_not_there_is_refused() -> None:
     assert not hasattr(aten, "no_such_operator") and not hasattr(aten, "float32")
     with pytest.raises(UnsupportedError, match=r"sparse\.mm"):
         aten._sparse_mm_reduce_impl.default(X, X, "sum")
-    with pytest.raises(AttributeError, match="no remote calls"):
-        aj.distributed.rpc.init_rpc
     assert not aj.distributed.rpc.is_available()

@@ -179,6 +179,22 @@ def test_subclasses_of_tensors_take_arguments_of_their_own(base: type) -> None:
     assert type(made) is Placed and made.place == "here" and made.requires_grad and isinstance(made, base)
 
 
+def test_wrappers_ask_the_module_that_they_wrap() -> None:
+    class Wrapper(nn.Module):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def __getattr__(self, name: str) -> object:
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return getattr(self.inner, name)
+
+    layer = nn.Linear(2, 3)
+    assert Wrapper(layer).weight is layer.weight and Wrapper(Wrapper(layer)).in_features == 2
+
+
 def test_zero_grad_and_requires_grad() -> None:
     module = nn.Linear(2, 1)
     module(aj.ones(3, 2)).sum().backward()

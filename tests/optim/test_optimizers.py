@@ -496,3 +496,14 @@ def test_wrappers_with_an_optimisers_class_answer_for_it(kind: Any) -> None:
         schedule.step()
     assert isinstance(outer, kind) and outer.param_groups is inner.param_groups and outer.state is inner.state
     assert outer.steps == 2 and inner.param_groups[0]["lr"] == pytest.approx(0.025) and w.grad is not None
+
+
+def test_zeroed_gradients_may_be_views_and_keep_their_memory() -> None:
+    w = aj.ones(3, requires_grad=True)
+    whole = aj.ones(2, 3)
+    w.grad = whole[0]
+    aj.optim.SGD([w], lr=0.1).zero_grad(set_to_none=False)
+    assert whole.tolist() == [[0, 0, 0], [1, 1, 1]] and not w.grad.requires_grad
+    w.grad = (w * w).detach().requires_grad_()
+    aj.optim.SGD([w], lr=0.1).zero_grad(set_to_none=False)
+    assert w.grad.tolist() == [0, 0, 0] and not w.grad.requires_grad and w.grad.grad_fn is None

@@ -12,7 +12,6 @@ import inspect
 import math
 import operator
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import get_ident
@@ -21,6 +20,7 @@ from typing import Any, TypeVar
 
 import autojit as aj
 from autojit.core.errors import UsageError
+from autojit.core.user_warnings import warn
 from autojit.core.wrapping import wraps
 from autojit.fx.code_generators import PyTreeCodeGen, PyTreeInfo
 from autojit.fx.graph import Graph
@@ -271,10 +271,9 @@ class Tracer(TracerBase):
             same = self.create_proxy("call_function", operator.eq, (made, value), {})
             self.create_proxy("call_function", aj._assert, (same, said), {})
         else:
-            warnings.warn(
+            warn(
                 f"Was not able to add assertion to guarantee correct input {name} to specialized function. It is up to "
-                "the user to make sure that your inputs match the inputs you specialized the function with.",
-                stacklevel=2,
+                "the user to make sure that your inputs match the inputs you specialized the function with."
             )
         return value
 

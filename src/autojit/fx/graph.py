@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import copy
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.core.user_warnings import warn
 from autojit.fx.code import Names, PythonCode, name_for, python_code
 from autojit.fx.code_generators import CodeGen
 from autojit.fx.node import Argument, Node, Target, map_aggregate, map_arg, qualified_name
@@ -147,10 +147,9 @@ class Graph:
 
     def _warn_of_missing(self, op: str, target: str, adding: str) -> None:
         if self.owning_module is not None and _missing_part(self.owning_module, target) is not None:
-            warnings.warn(
+            warn(
                 f"Attempted to insert a {op} Node with no underlying reference in the owning GraphModule! Call "
-                f"{adding} to add what {target} names",
-                stacklevel=3,
+                f"{adding} to add what {target} names"
             )
 
     def output(self, result: Argument, type_expr: object = None) -> Node:

@@ -235,7 +235,7 @@ class Optimizer:
                 if set_to_none:
                     p.grad = None  # written without reading: a trace needs no old gradient
                 elif p.grad is not None:
-                    p.grad.detach_().zero_()
+                    (p.grad.requires_grad_(False) if p.grad.grad_fn is None else p.grad.detach_()).zero_()
 
     def step(self, closure: Closure | None = None) -> Any:
         """Update all parameters from their gradients; ``closure`` recomputes the loss first, which is returned."""
