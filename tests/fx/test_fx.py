@@ -15,6 +15,7 @@ import pytest
 
 import autojit as aj
 from autojit import fx, nn
+from autojit.fx.graph_module import _USER_PRESERVED_ATTRIBUTES_KEY, _CodeOnlyModule, _copy_attr
 from autojit.nn import functional as F
 
 
@@ -286,3 +287,10 @@ def test_dataclasses_layouts_and_formats_are_arguments() -> None:
     )
     assert traced(aj.ones(2)).a.tolist() == [2, 2] and traced(aj.ones(2)).b.tolist() == [0, 0]
     assert [node.target for node in traced.graph.nodes][1:-1] == [operator.add, aj.zeros_like, Pair]
+
+
+def test_what_torchvision_takes_of_graph_modules_is_there() -> None:
+    made, layer = nn.Module(), nn.Sequential(nn.Linear(2, 2))
+    _copy_attr(layer, made, "0.weight")
+    assert made.get_parameter("0.weight") is layer[0].weight and isinstance(_USER_PRESERVED_ATTRIBUTES_KEY, str)
+    assert _CodeOnlyModule(vars(layer))._modules is layer._modules

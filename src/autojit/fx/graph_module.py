@@ -6,6 +6,7 @@ import copy
 import itertools
 import linecache
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from autojit.core.errors import UsageError
@@ -17,6 +18,14 @@ __all__ = ["GraphModule"]
 
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 _numbers = itertools.count()
+
+
+class _CodeOnlyModule(Module):
+    """A module with the given attributes, which torchvision makes of a graph module's."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.__dict__.update(body)
 
 
 class GraphModule(Module):
