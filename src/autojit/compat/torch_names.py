@@ -64,6 +64,7 @@ class RefusingModule(ModuleType):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.__path__: list[str] = []
+        self.__all__: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
