@@ -92,10 +92,11 @@ _look_for("cuda", _find_cuda)
 _look_for("meta", _find_meta)
 
 _MODULES = """
-    __config__ __future__ _C _custom_ops _dynamo _higher_order_ops _subclasses accelerator amp array_api backends
-    cache compat control_flow cpu cuda debug distributed distributions elastic export fft func functional futures fx
-    hub interop io jit library linalg masked multiprocessing nn numba_ops numpy optim overrides profiler random
-    serialization signal sparse special testing types _utils storage utils version xpu"""
+    __config__ __future__ _C _custom_ops _dynamo _higher_order_ops _subclasses accelerator amp array_api
+    backends cache compat compiler control_flow cpu cuda debug distributed distributions elastic export fft func
+    functional futures fx hub interop io jit library linalg masked multiprocessing nn numba_ops numpy optim
+    overrides profiler quasirandom random serialization signal sparse special testing types _utils storage utils
+    version xpu"""
 
 
 __getattr__ = _LazyNames(

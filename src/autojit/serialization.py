@@ -18,8 +18,11 @@ from autojit.io.saving import get_unsafe_globals_in_checkpoint, load, save
 
 MAP_LOCATION: TypeAlias = Callable[[Any, str], Any] | Device | str | dict[str, str] | None
 
+DEFAULT_PROTOCOL = 2
+"""Of pickles, by torch's name."""
+
 __all__ = [
-    "LoadEndianness", "add_safe_globals", "clear_safe_globals", "get_default_load_endianness",
+    "DEFAULT_PROTOCOL", "LoadEndianness", "add_safe_globals", "clear_safe_globals", "get_default_load_endianness",
     "get_default_mmap_options", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "safe_globals",
     "save", "set_default_load_endianness", "set_default_mmap_options",
 ]  # fmt: skip

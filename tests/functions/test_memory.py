@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
+import subprocess
 import sys
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,3 +144,39 @@ def test_a_view_that_would_have_to_copy_is_refused_in_inference_mode_too() -> No
         for t in (x.t(), x.expand(2, 2, 3)):
             with pytest.raises(RuntimeError, match="view size is not compatible"):
                 t.view(-1)
+
+
+@pytest.mark.parametrize("dtype", [aj.uint8, aj.int16, aj.float32, aj.complex64, aj.bool, aj.bfloat16])
+def test_storages_are_the_bytes_of_their_memory(dtype: aj.dtype) -> None:
+    whole = aj.arange(12).to(dtype).reshape(3, 4)
+    for x in (whole, whole.t(), whole[1:], whole.reshape(-1)[2:3], aj.empty(0, dtype=dtype)):
+        storage = x.untyped_storage()
+        assert storage.untyped() is storage and len(storage) == len(storage.tolist())
+        assert [storage[k] for k in range(len(storage))] == storage.tolist()
+    storage = whole.untyped_storage()
+    assert bytes(storage.tolist()) == whole.view(aj.uint8).numpy().tobytes()
+    first = aj.asarray(storage[: 4 * dtype.itemsize], dtype=aj.uint8).view(dtype)
+    assert aj.equal(first, whole[0]) and first.data_ptr() == whole.data_ptr()
+    storage[dtype.itemsize : 2 * dtype.itemsize] = 0
+    assert whole[0, 1] == 0 and first[1] == 0
+    with pytest.raises(RuntimeError, match="only a step of 1 is supported"):
+        storage[::2]
+
+
+def test_bytes_that_a_step_asks_for_are_those_of_its_call() -> None:
+    step = aj.jit(lambda x: x * (x.untyped_storage()[0] + 1))
+    for value in (1, 2, 3):
+        x = aj.full((2,), value, dtype=aj.uint8)
+        assert step(x).tolist() == [value * (value + 1)] * 2
+
+
+@pytest.mark.skipif(importlib.util.find_spec("safetensors") is None, reason="safetensors is not installed")
+def test_safetensors_reads_through_torchs_names(tmp_path: Path) -> None:
+    program = (
+        "import autojit\nwith autojit.torch_names():\n import torch, safetensors.torch as st\n"
+        " t = {'a': torch.arange(6.0).reshape(2, 3), 'b': torch.ones(2, dtype=torch.int64)}\n"
+        " st.save_file(t, 'x.safetensors'); f = st.load_file('x.safetensors')\n"
+        " print(all(torch.equal(f[k], t[k]) for k in t), len(f))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.stdout.split() == ["True", "2"], run.stderr

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
+import operator
 import pickle
 from collections.abc import Callable
+from math import sqrt
 from typing import Any
 
 import pytest
 
 import autojit as aj
 from autojit import fx, nn
+from autojit.fx.graph_module import _USER_PRESERVED_ATTRIBUTES_KEY, _CodeOnlyModule, _copy_attr
 from autojit.nn import functional as F
 
 
@@ -145,3 +149,148 @@ def test_patterns_with_modules_and_structures_are_replaced() -> None:
     assert len(found) == 2 and not traced.graph.find_nodes(op="call_function", target=aj.cat)
     x, y = aj.ones(3), aj.arange(3.0)
     assert traced(x, y).item() == (x * y).sum() + 2 * y.sum() + 3
+
+
+@dataclasses.dataclass
+class Pair:
+    a: aj.Tensor
+    b: aj.Tensor
+
+
+class Made(metaclass=fx.ProxyableClassMeta):
+    def __init__(self, a: Any, b: Any) -> None:
+        self.a, self.b = a, b
+
+    def total(self) -> Any:
+        return self.a + self.b
+
+
+@fx.wrap
+def decided(x: aj.Tensor) -> aj.Tensor:
+    return x if x.sum() > 0 else -x
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["traced", "traced again"])
+def test_results_named_like_what_is_called_are_its_results(again: bool) -> None:
+    for program in (lambda x: decided(decided(x)), lambda x: sqrt(x.abs()) + x, lambda x: Made(x, x + 1).total()):
+        traced = fx.symbolic_trace(program)
+        traced = fx.symbolic_trace(traced) if again else traced
+        for way in WAYS.values():
+            x = aj.tensor(4.0)
+            if way is not WAYS["compiled"]:
+                assert way(traced)(x) == program(x)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[fx.PH, fx.PH], (fx.PH, 2.0), {"a": fx.PH, "b": {"c": [fx.PH], "d": 3}}, Pair(fx.PH, fx.PH), {}, [None, fx.PH]],
+    ids=repr,
+)
+def test_arguments_that_are_structures_are_taken_apart(given: Any) -> None:
+    def program(parts: Any, by: float = 1.0) -> Any:
+        found = [part for part in aj.utils._pytree.tree_leaves(parts) if part is not None]
+        return {"sum": sum(found) * by, "parts": parts}
+
+    tree = aj.utils._pytree
+    values = tree.tree_map(lambda part: aj.randn(2) if part is fx.PH else part, given)
+    traced = fx.symbolic_trace(program, {"parts": given})
+    assert len(traced.graph.find_nodes(op="placeholder")) == len(tree.tree_leaves(given)) + 1
+    expected = tree.tree_flatten(program(values, 2.0))
+    for way in (traced, fx.Interpreter(traced).run, pickle.loads(pickle.dumps(traced)), copy.deepcopy(traced),
+                fx.Transformer(traced).transform(), fx.symbolic_trace(traced)):  # fmt: skip
+        leaves, structure = tree.tree_flatten(way(values, 2.0))
+        assert structure == expected[1] and len(leaves) == len(expected[0])
+        assert all(a is b or bool(aj.as_tensor(a == b).all()) for a, b in zip(leaves, expected[0], strict=True))
+    if given:
+        with pytest.raises((RuntimeError, AssertionError, TypeError)):
+            traced([[[values]]], 2.0)
+
+
+def test_what_concrete_arguments_were_is_asserted_even_after_dead_code_went() -> None:
+    traced = fx.symbolic_trace(
+        lambda x, by=None, flag=True: x if by is None and flag else -x, {"by": None, "flag": True}
+    )
+    traced.graph.eliminate_dead_code()
+    traced.recompile()
+    assert traced(3, None, True) == 3
+    for wrong in ((None, False), (1.0, True)):
+        with pytest.raises(AssertionError, match="specialized to have value"):
+            traced(3, *wrong)
+
+
+def test_assertions_become_nodes_if_asked() -> None:
+    class Asserting(fx.Tracer):
+        trace_asserts = True
+
+    names: dict[str, Any] = {"aj": aj}  # pytest writes the assertions of tests again
+    exec("def program(x):\n    assert x > 0\n    aj._assert(x < 9, 'too large')\n    return x + 1", names)
+    program = names["program"]
+    traced = fx.GraphModule({}, Asserting().trace(program))
+    traced.graph.eliminate_dead_code()
+    traced.recompile()
+    assert traced(2) == 3
+    for wrong in (-1, 10):
+        with pytest.raises(AssertionError):
+            traced(wrong)
+    with pytest.raises(fx.proxy.TraceError, match="control flow"):
+        fx.symbolic_trace(program)
+
+
+def test_in_place_operators_write_as_python_does() -> None:
+    graph = fx.Graph()
+    a, b = graph.placeholder("a"), graph.placeholder("b")
+    graph.call_function(operator.imul, (a, b))
+    graph.output(a)
+    assert fx.GraphModule({}, graph)(2, 3) == 6
+
+
+def test_generators_of_code_decide_how_graphs_are_called() -> None:
+    class Stacked(fx.CodeGen):
+        def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str) -> str:
+            return f"\ndef forward(self, rows):\n    {', '.join(free_vars)} = unstacked(rows)"
+
+        def process_inputs(self, *args: Any) -> Any:
+            return args[0].unbind()
+
+        def generate_output(self, output_args: Any, *, repr_fn: Callable[[Any], str] = repr) -> str:
+            return f"return [{output_args!r}]"
+
+        def process_outputs(self, outputs: Any) -> Any:
+            return [outputs]
+
+        def additional_globals(self) -> list[tuple[str, Any]]:
+            return [("unstacked", aj.unbind)]
+
+    traced = fx.symbolic_trace(lambda x, y: x - y)
+    traced.graph.set_codegen(Stacked())
+    traced.recompile()
+    rows = aj.tensor([[3.0], [1.0]])
+    for way in (traced, fx.Interpreter(traced).run, copy.deepcopy(traced), fx.Transformer(traced).transform()):
+        assert [part.tolist() for part in way(rows)] == [[2.0]]
+
+
+def test_nodes_without_anything_behind_them_are_warned_of() -> None:
+    traced = fx.symbolic_trace(nn.Linear(2, 2))
+    for make in (traced.graph.get_attr, traced.graph.call_module):
+        with pytest.warns(UserWarning, match="no underlying reference in the owning GraphModule"):
+            make("nothing.here")
+    other = fx.Graph()
+    for node in fx.symbolic_trace(lambda x: x + 1).graph.nodes:
+        other.node_copy(node)
+    with pytest.raises(RuntimeError, match="does not belong to this Graph"):
+        other.lint()
+
+
+def test_dataclasses_layouts_and_formats_are_arguments() -> None:
+    traced = fx.symbolic_trace(
+        lambda x: Pair(x + 1, aj.zeros_like(x, layout=aj.strided, memory_format=aj.preserve_format))
+    )
+    assert traced(aj.ones(2)).a.tolist() == [2, 2] and traced(aj.ones(2)).b.tolist() == [0, 0]
+    assert [node.target for node in traced.graph.nodes][1:-1] == [operator.add, aj.zeros_like, Pair]
+
+
+def test_what_torchvision_takes_of_graph_modules_is_there() -> None:
+    made, layer = nn.Module(), nn.Sequential(nn.Linear(2, 2))
+    _copy_attr(layer, made, "0.weight")
+    assert made.get_parameter("0.weight") is layer[0].weight and isinstance(_USER_PRESERVED_ATTRIBUTES_KEY, str)
+    assert _CodeOnlyModule(vars(layer))._modules is layer._modules

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.core.errors import UnsupportedError
 from autojit.io import LoadError, UnsafeGlobalError
 from autojit.io.torch_names import PendingDType
 from autojit.serialization import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
@@ -463,3 +464,15 @@ def test_values_nested_too_deeply_are_an_error() -> None:
         saved(value)
     while value:  # so that taking it apart does not recurse
         (value,) = value
+
+
+def test_other_modules_that_pickle_are_refused_not_ignored() -> None:
+    class Other:
+        Unpickler, load, Pickler, dump = pickle.Unpickler, pickle.load, pickle.Pickler, pickle.dump
+
+    file = io.BytesIO()
+    aj.save([aj.ones(1)], file, pickle_module=pickle)
+    assert aj.load(file, pickle_module=pickle)[0].item() == 1
+    for call in (lambda: aj.save([1], io.BytesIO(), pickle_module=Other), lambda: aj.load(file, pickle_module=Other)):
+        with pytest.raises(UnsupportedError, match="asks no other module"):
+            call()

@@ -197,3 +197,11 @@ def test_calls_that_do_not_fit_are_told(args: Any, kwargs: Any, said: str) -> No
 def test_a_namespace_takes_no_name_of_autojits_ops() -> None:
     with pytest.raises(ValueError, match="namespace 'matmul'"):
         aj.library.define("matmul::f", "(Tensor x) -> Tensor")
+
+
+def test_operators_of_a_scope_end_with_it() -> None:
+    with aj.library._scoped_library("scoped", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: 2 * x)
+        assert aj.ops.scoped.twice(aj.ones(1)).item() == 2
+    assert not hasattr(aj.ops.scoped, "twice")

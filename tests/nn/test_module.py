@@ -157,6 +157,44 @@ def test_conversion_keeps_parameter_objects_and_casts_floats_only() -> None:
         net.to(aj.int64)
 
 
+def test_conversions_that_write_are_seen_by_histories_and_reach_gradients() -> None:
+    layer = nn.Linear(3, 2)
+    layer.weight.grad = aj.ones(2, 3)
+    squares, gradient, before = layer.weight.square(), layer.weight.grad, layer.weight._version
+    layer._apply(lambda x: x.add_(1))
+    assert layer.weight._version > before and layer.weight.grad is gradient and gradient.tolist() == [[2.0] * 3] * 2
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squares.sum().backward()
+
+
+@pytest.mark.parametrize("base", [nn.Parameter, nn.Buffer, aj.Tensor])
+def test_subclasses_of_tensors_take_arguments_of_their_own(base: type) -> None:
+    class Placed(base):  # type: ignore[misc]
+        def __new__(cls, data: aj.Tensor, place: str = "", requires_grad: bool = True) -> aj.Tensor:
+            made = aj.Tensor._make_subclass(cls, data, requires_grad)
+            made.place = place
+            return made
+
+    made = Placed(aj.ones(2), place="here")
+    assert type(made) is Placed and made.place == "here" and made.requires_grad and isinstance(made, base)
+
+
+def test_wrappers_ask_the_module_that_they_wrap() -> None:
+    class Wrapper(nn.Module):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def __getattr__(self, name: str) -> object:
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return getattr(self.inner, name)
+
+    layer = nn.Linear(2, 3)
+    assert Wrapper(layer).weight is layer.weight and Wrapper(Wrapper(layer)).in_features == 2
+
+
 def test_zero_grad_and_requires_grad() -> None:
     module = nn.Linear(2, 1)
     module(aj.ones(3, 2)).sum().backward()

@@ -305,6 +305,17 @@ def half_units(x: NDArray[Any], dtype: aj.dtype) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("dtype", [aj.float16, aj.bfloat16])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_bounds_of_halves_keep_their_digits(dtype: aj.dtype, compiled: bool) -> None:
+    """The half nearest to a bound is on the side of the bound on which the number is, not on both."""
+    for bound in (0.1, 0.3, -0.7, 1.3):
+        x = aj.tensor([bound, bound], dtype=aj.float64).to(dtype)
+        step = aj.jit(lambda x, bound=bound: F.threshold(x, bound, 20.0))
+        found = step(x) if compiled else F.threshold(x, bound, 20.0)
+        assert (found == x).all() == (x.double() > bound).all()
+
+
+@pytest.mark.parametrize("dtype", [aj.float16, aj.bfloat16])
 def test_composites_of_halves_are_rounded_once(dtype: aj.dtype) -> None:
     """They and their derivatives are half a unit from what float32 makes of the same numbers: also in a step."""
     aj.manual_seed(0)

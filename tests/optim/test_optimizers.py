@@ -466,3 +466,44 @@ def test_lbfgs_goes_the_same_way_with_long_vectors_and_with_short_ones(
         assert type(kept) is aj.Tensor and kept.dtype is dtype
         found.append(p.detach().numpy())
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4 if dtype is aj.float32 else 1e-9)
+
+
+class Wrapped:
+    """A wrapper that passes for an optimiser of the wrapped one's class, as Lightning Fabric's does."""
+
+    def __init__(self, optimizer: aj.optim.Optimizer) -> None:
+        self.wrapped, self.steps = optimizer, 0
+        self.__class__ = type("Wrapped" + type(optimizer).__name__, (Wrapped, type(optimizer)), {})
+
+    def step(self, closure: Any = None) -> Any:
+        self.steps += 1
+        return self.wrapped.step(closure)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.wrapped, name)
+
+
+@pytest.mark.parametrize("kind", [aj.optim.SGD, aj.optim.Adam])
+def test_wrappers_with_an_optimisers_class_answer_for_it(kind: Any) -> None:
+    w = aj.ones(3, requires_grad=True)
+    inner = kind([w], lr=0.1)
+    outer: Any = Wrapped(inner)
+    schedule = aj.optim.lr_scheduler.StepLR(outer, 1, 0.5)
+    for _ in range(2):
+        outer.zero_grad()
+        (w * w).sum().backward()
+        outer.step()
+        schedule.step()
+    assert isinstance(outer, kind) and outer.param_groups is inner.param_groups and outer.state is inner.state
+    assert outer.steps == 2 and inner.param_groups[0]["lr"] == pytest.approx(0.025) and w.grad is not None
+
+
+def test_zeroed_gradients_may_be_views_and_keep_their_memory() -> None:
+    w = aj.ones(3, requires_grad=True)
+    whole = aj.ones(2, 3)
+    w.grad = whole[0]
+    aj.optim.SGD([w], lr=0.1).zero_grad(set_to_none=False)
+    assert whole.tolist() == [[0, 0, 0], [1, 1, 1]] and not w.grad.requires_grad
+    w.grad = (w * w).detach().requires_grad_()
+    aj.optim.SGD([w], lr=0.1).zero_grad(set_to_none=False)
+    assert w.grad.tolist() == [0, 0, 0] and not w.grad.requires_grad and w.grad.grad_fn is None

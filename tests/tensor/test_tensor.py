@@ -156,3 +156,36 @@ def test_profiles_of_printing_set_every_option() -> None:
     assert shown == ["tensor([1.23])", "tensor([1.2346])", "tensor([1.2346])"]
     with pytest.raises(ValueError, match="profile"):
         aj.set_printoptions(profile="long")
+
+
+ELSEWHERE: dict[str, Callable[[Any], Any]] = {
+    "ones": lambda place: aj.ones(2, device=place),
+    "tensor": lambda place: aj.tensor([1.0], device=place),
+    "empty_strided": lambda place: aj.empty_strided((2,), (1,), device=place),
+    "like": lambda place: aj.zeros_like(aj.ones(2), device=place),
+    "new": lambda place: aj.ones(2).new_zeros(2, device=place),
+    "to": lambda place: aj.ones(2).to(place),
+    "to with dtype": lambda place: aj.ones(2).to(device=place, dtype=aj.float64, copy=True),
+    "type": lambda place: aj.ones(2).type(f"torch.{aj.device(place).type}.FloatTensor"),
+    "module": lambda place: aj.nn.Linear(2, 2).to(place),
+    "new module": lambda place: aj.nn.Linear(2, 2, device=place),
+    "generator": lambda place: aj.Generator(device=place),
+    "default": aj.set_default_device,
+    "sparse": lambda place: aj.sparse_coo_tensor([[0]], [1.0], (2,), device=place),
+    "step": lambda place: aj.jit(lambda x: x.to(place))(aj.ones(2)),
+}
+
+
+@pytest.mark.parametrize("place", ["mps", "xpu:1", "xla", "hpu"])
+def test_devices_of_torchs_that_are_not_here_are_names_only(place: str) -> None:
+    device = aj.device(place)
+    assert device == aj.device(device) != aj.device("cpu") and str(device) == place
+    assert pickle.loads(pickle.dumps(device)) == device and aj.ones(1).device != device
+    for make in ELSEWHERE.values():
+        for given in (place, device):
+            with pytest.raises(RuntimeError, match=f"device '{device.type}.*' is not available"):
+                make(given)
+    with pytest.raises(
+        RuntimeError, match=r"Expected one of cpu, cuda, .* device type at start of device string: toaster"
+    ):
+        aj.device("toaster")

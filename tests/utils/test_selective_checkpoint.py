@@ -50,7 +50,10 @@ def test_what_is_kept_does_not_change_the_derivative(policy: Any, twice: bool) -
         np.testing.assert_allclose(found.numpy(), expected.numpy())
 
 
-def test_kept_ops_are_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "named", ["matmul", aj.mm, aj.ops.aten.mm.default, aj.ops.aten.addmm, Matmul], ids=lambda named: str(named)[:30]
+)
+def test_kept_ops_are_not_computed_again(monkeypatch: pytest.MonkeyPatch, named: Any) -> None:
     counts = []
     original: Callable[..., Any] = Matmul.eager
 
@@ -64,7 +67,7 @@ def test_kept_ops_are_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> Non
     run().sum().backward()
     usual = len(counts)
     counts.clear()
-    run(context_fn=functools.partial(create_selective_checkpoint_contexts, ["matmul"])).sum().backward()
+    run(context_fn=functools.partial(create_selective_checkpoint_contexts, [named])).sum().backward()
     assert len(counts) == usual - 1
 
 

@@ -50,7 +50,7 @@ MODULES = (  # packages with one page each: all of their public names
     "nn.utils.parametrizations", "optim.swa_utils", "distributions", "sparse", "masked", "signal.windows",
     "utils.data", "utils.checkpoint", "io", "amp", "profiler", "testing", "cuda", "accelerator", "random",
     "distributed", "distributed.optim", "nn.parallel", "nn.attention.flex_attention", "export", "debug", "cache",
-    "interop", "library", "fx", "overrides", "hub",
+    "interop", "library", "fx", "overrides", "hub", "quasirandom",
 )  # fmt: skip
 # What modules import, and attributes of classes that only this package asks for.
 UNDOCUMENTED = """annotations memory_of as_module of options last_step steps OptimizerPostHook OptimizerPreHook

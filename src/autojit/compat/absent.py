@@ -14,18 +14,16 @@ REASONS = {
     "nested": "there are no nested tensors: pad, and pass masks or lengths",
     "onnx": "a step is exported by step.export(), its graph printed by step.show()",
     "quantization": "there are no quantised tensors",
-    "quasirandom": "scipy.stats.qmc.Sobol draws such points",
     "utils.cpp_extension": "there is no C++ to extend: aj.op makes an op of a Numba function",
 }
 
 LIBRARIES = {  # docs/from_torch.md has those that run
-    "torch_geometric": "it takes in torch.ops.aten, which autojit does not have",
     "torchaudio": "it has parts in C++ for PyTorch: read sound by soundfile; aj.stft makes spectrograms",
     "torchtext": "it has parts in C++ for PyTorch: read text with Python, utils.data makes batches",
 }
 """Libraries for torch that do not run on autojit, with the reason, or what to do instead."""
 
-IMPORTED = frozenset(("ao", "onnx"))
+IMPORTED = frozenset(("_tensor_str", "ao", "onnx"))
 """Modules that programs import at the top and use when they are told to: importing one, or a part, is no error."""
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from autojit.functions.printing import PrintOptions, body
 from autojit.nn import Module
+from autojit.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,7 +44,15 @@ class DeQuantStub(QuantStub):
     """Marks where they would be numbers again."""
 
 
+def _tensor_str(self: Tensor, indent: int) -> str:
+    """The numbers of a tensor as it prints them."""
+    return body(self.detach().numpy(), indent)
+
+
 KNOWN: dict[str, Any] = {
+    "_tensor_str.PRINT_OPTS": PrintOptions,
+    "_tensor_str._tensor_str": _tensor_str,
+    "onnx.is_in_onnx_export": lambda: False,
     "onnx.register_custom_op_symbolic": register_custom_op_symbolic,
     "onnx.symbolic_helper.parse_args": parse_args,
     "ao.quantization.QuantStub": QuantStub,

@@ -1,8 +1,8 @@
 """``python -m autojit run train.py``: a program written for torch, as it is, on autojit.
 
 The program runs as ``__main__`` in a process whose ``import torch`` is answered by autojit (`torch_names`). With
-``--step module:function`` that function is compiled: it is decorated with ``aj.jit`` where it is defined, before its
-module runs, so whoever takes it from there has the compiled one.
+``--step function``, or ``--step module:function``, that function is compiled: it is decorated with ``aj.jit`` where it
+is defined, before its module runs, so whoever takes it from there has the compiled one.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--step",
         action="append",
         default=[],
-        metavar="MODULE:FUNCTION",
-        help="compile this function, e.g. train:train_step or model:Net.forward; several times for several",
+        metavar="[MODULE:]FUNCTION",
+        help="compile this function, of the program if no module is said: train_step, model:Net.forward; several times "
+        "for several",
     )
-    parser.add_argument("--jit", action="store_true", help="compile the functions that --step names")
+    parser.add_argument("--jit", action="store_true", help="compile what --step names, as --step alone does")
     parser.add_argument("script", type=Path, help="the program")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
 
@@ -53,22 +54,21 @@ def run(options: argparse.Namespace) -> int:
     path: Path = options.script
     if not path.is_file():
         raise ArgumentError("run: there is no such program", {"script": str(path)}, "name a Python file")
-    if options.jit != bool(options.step):
+    if options.jit and not options.step:
         raise ArgumentError(
-            "run: --jit and --step go together",
+            "run: --jit compiles the functions that --step names",
             {"jit": options.jit, "step": options.step},
-            "write --jit --step train:step",
+            "write --step train_step",
         )
-    steps = Steps(options.step)
+    steps = Steps(options.step, path.stem)
     _list_missing(path)
-    with torch_names(), _as_main(path, options.args), steps.decorating(path.stem if options.jit else None):
+    with torch_names(), _as_main(path, options.args), steps.decorating():
         try:
             steps.run(path)
         except Exception as error:
             _show(error, str(path))
             return 1
-    if options.jit:
-        steps.require_all()
+    steps.require_all()
     return 0
 
 
@@ -111,30 +111,30 @@ class Steps:
     """Functions that are compiled, by module.
 
     Args:
-        named: each as ``module:function``, ``module:Class.method`` for methods.
+        named: each as ``module:function``, ``module:Class.method`` for methods; without a module, of the program.
+        main: the program's own name.
 
     Raises:
         ArgumentError: one is named otherwise.
     """
 
-    def __init__(self, named: Sequence[str]) -> None:
+    def __init__(self, named: Sequence[str], main: str) -> None:
         self.left: dict[str, set[str]] = {}
+        self.main = main
         for text in named:
-            module, colon, function = text.partition(":")
-            if not (colon and module and function):
+            module, _, function = text.rpartition(":")
+            if not function or text.startswith(":") or ":" in module:
                 raise ArgumentError(
                     "run: --step names a function of a module", {"step": text}, "write --step train:train_step"
                 )
-            self.left.setdefault(module, set()).add(function)
-        self.main = ""
+            self.left.setdefault(module or main, set()).add(function)
 
     @contextmanager
-    def decorating(self, main: str | None) -> Iterator[None]:
-        """Inside, the functions are compiled where their modules are imported; ``main``: the program's own name."""
-        if main is None:
+    def decorating(self) -> Iterator[None]:
+        """Inside, the functions are compiled where their modules are imported."""
+        if not self.left:
             yield
             return
-        self.main = main
         finder = _StepFinder(self)
         sys.meta_path.insert(0, finder)
         try:

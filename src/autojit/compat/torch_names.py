@@ -43,6 +43,8 @@ class TorchModule(ModuleType):
         try:
             return getattr(aj, name)
         except AttributeError:
+            if name in IMPORTED:
+                return importlib.import_module(f"{_THEIRS}.{name}")
             reason = reason_of(name) or "this torch is autojit's"
             raise AttributeError(f"module 'torch' has no attribute {name!r} here: {reason}") from None
 
@@ -62,6 +64,7 @@ class RefusingModule(ModuleType):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.__path__: list[str] = []
+        self.__all__: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -11,7 +11,11 @@ from autojit.core.errors import ArgumentKindError, DeviceError
 if TYPE_CHECKING:
     from autojit.core.device_array import Space
 
-_KINDS = ("cpu", "cuda", "meta")
+_KINDS = (
+    "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy",
+    "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone",
+)  # fmt: skip
+"""What torch's devices may be called, which programs compare with; `require_available` says which there are."""
 _finders: dict[str, Callable[[], object]] = {}  # of the kinds that are looked for when somebody asks for them
 
 

@@ -21,6 +21,8 @@ from autojit.distributed.groups import *
 from autojit.distributed.mesh import *
 from autojit.distributed.objects import *
 from autojit.distributed.point_to_point import *
+
+from autojit.distributed import rpc as rpc  # isort: skip
 from autojit.distributed.reductions import *
 from autojit.distributed.simulated import simulated as simulated
 from autojit.distributed.threads import run_ranks as run_ranks

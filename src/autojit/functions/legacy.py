@@ -135,8 +135,9 @@ def type_(self: Tensor, dtype: object = None, non_blocking: bool = False) -> Any
     if dtype is None:
         return kind_name(self)
     if isinstance(dtype, str):
-        if ".cuda." in dtype:
-            self = moved(self, "cuda")
+        place = dtype.rpartition(".")[0].partition(".")[2].partition(".")[0]  # torch.cuda.FloatTensor
+        if place not in ("", "sparse"):
+            self = moved(self, place)
         kind = KINDS.get(dtype.rpartition(".")[2])
         if kind is None:
             raise ArgumentError(f"invalid type: {dtype!r}", {"known": ", ".join(KINDS)})

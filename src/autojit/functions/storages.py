@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
-from autojit.core.device import META
+from autojit.core.device import CPU, META
 from autojit.core.device_array import first_address, host_copy, layout_in_memory
 from autojit.core.dtypes import uint8
+from autojit.core.errors import UsageError
 from autojit.core.top_level import top_level
 from autojit.functions.buffers import from_file
 from autojit.functions.memory import without_memory
 from autojit.tensor.state import state
-from autojit.tensor.tensor import Tensor, storage_of
+from autojit.tensor.tensor import Tensor, storage_of, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,6 +62,10 @@ class UntypedStorage:
         """The address of the first byte; 0 on ``meta``."""
         return 0 if self.device == META else first_address(self._array)
 
+    def untyped(self) -> UntypedStorage:
+        """The same: it has no dtype."""
+        return self
+
     def nbytes(self) -> int:
         """The number of bytes, those between elements included."""
         self._ask("the size of the storage")
@@ -70,6 +76,39 @@ class UntypedStorage:
         return int(layout.itemsize + sum((n - 1) * abs(step) for n, step in steps))
 
     size = __len__ = nbytes
+
+    def _bytes(self) -> NDArray[np.uint8]:
+        """The memory itself, as bytes.
+
+        Raises:
+            UsageError: it is on a device, which Python does not look into.
+        """
+        self._ask("the bytes of the storage", always=True)
+        if self.device != CPU:
+            raise UsageError(
+                "storage: the bytes are on a device", {"device": self.device}, "tensor.cpu().untyped_storage()"
+            )
+        from_lowest = self._array[tuple(slice(None, None, -1 if step < 0 else 1) for step in self._array.strides)]
+        size, itemsize = self.nbytes(), self._array.itemsize
+        return as_strided(from_lowest, (size // itemsize,), (itemsize,)).view(np.uint8)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self._bytes(), dtype, copy=copy)
+
+    def __getitem__(self, place: int | slice) -> Any:
+        """A byte; of a slice, the storage of that part of the memory."""
+        if not isinstance(place, slice):
+            return int(self._bytes()[place])
+        if place.step not in (None, 1):
+            raise UsageError(f"Trying to slice with a step of {place.step}, but only a step of 1 is supported")
+        return UntypedStorage(wrap(self._bytes()[place]))
+
+    def __setitem__(self, place: int | slice, value: Any) -> None:
+        self._bytes()[place] = value
+
+    def tolist(self) -> list[Any]:
+        """The bytes as Python numbers."""
+        return self._bytes().tolist()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UntypedStorage) and self.data_ptr() == other.data_ptr()
@@ -92,7 +131,7 @@ class TypedStorage(UntypedStorage):
         self._ask("the elements of the storage", always=True)
         return host_copy(self._array).reshape(-1).tolist()
 
-    def __getitem__(self, place: int) -> Any:
+    def __getitem__(self, place: int | slice) -> Any:
         return self.tolist()[place]
 
 

@@ -10,7 +10,16 @@ Example:
     ['placeholder', 'call_module', 'call_module', 'output']
 """
 
-from autojit.fx._symbolic_trace import PH, Tracer, symbolic_trace, wrap
+from autojit.fx._symbolic_trace import (
+    PH,
+    PHBase,
+    PHWithMeta,
+    ProxyableClassMeta,
+    Tracer,
+    symbolic_trace,
+    wrap,
+)
+from autojit.fx.code_generators import CodeGen
 from autojit.fx.graph import Graph
 from autojit.fx.graph_module import GraphModule
 from autojit.fx.interpreter import Interpreter, Transformer
@@ -20,6 +29,7 @@ from autojit.fx.proxy import Proxy
 from autojit.fx.subgraph_rewriter import replace_pattern
 
 __all__ = [
-    "PH", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer", "has_side_effect", "map_arg",
-    "replace_pattern", "symbolic_trace", "wrap",
+    "PH", "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "PHBase", "PHWithMeta", "Proxy",
+    "ProxyableClassMeta", "Tracer", "Transformer", "has_side_effect", "map_arg", "replace_pattern", "symbolic_trace",
+    "wrap",
 ]  # fmt: skip

@@ -7,10 +7,12 @@ of make nodes. Submodules of ``autojit.nn`` are leaves: one node each; what user
 from __future__ import annotations
 
 import builtins
+import copy
 import inspect
 import math
 import operator
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import get_ident
 from types import FunctionType, ModuleType
@@ -18,29 +20,70 @@ from typing import Any, TypeVar
 
 import autojit as aj
 from autojit.core.errors import UsageError
+from autojit.core.user_warnings import warn
 from autojit.core.wrapping import wraps
+from autojit.fx.code_generators import PyTreeCodeGen, PyTreeInfo
 from autojit.fx.graph import Graph
 from autojit.fx.graph_module import GraphModule
-from autojit.fx.node import Argument, base_types, map_aggregate
+from autojit.fx.node import Argument, Node, base_types, has_side_effect, map_aggregate
 from autojit.fx.proxy import Proxy, TracerBase
+from autojit.jit import pytree
 from autojit.nn import Module, Parameter, Sequential
 from autojit.tensor import Tensor
 
-__all__ = ["PH", "Tracer", "symbolic_trace", "wrap"]
+__all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "is_fx_tracing", "symbolic_trace", "wrap"]
 
 F = TypeVar("F", bound="Callable[..., Any] | str")
 _wrapped: list[tuple[dict[str, Any], str]] = []  # globals of a module, and the name in them that becomes nodes
-_active: list[Tracer] = []
 
 
-class _Placeholder:
-    """In ``concrete_args``, an argument that stays open."""
+class _Active(threading.local):
+    """The tracers that run in a thread, innermost last."""
+
+    def __init__(self) -> None:
+        self.tracers: list[Tracer] = []
+
+
+_active = _Active()
+
+
+class PHBase:
+    """In ``concrete_args``, an argument, or a part of one, that stays open."""
 
     def __repr__(self) -> str:
         return "PH"
 
 
-PH = _Placeholder()
+class PHWithMeta(PHBase):
+    """One whose node has ``ph_key``."""
+
+    def __init__(self, ph_key: str | None = None) -> None:
+        self.ph_key = ph_key
+
+
+PH = PHBase()
+
+
+def is_fx_tracing() -> bool:
+    """Whether a module is being traced in this thread."""
+    return bool(_active.tracers)
+
+
+class ProxyableClassMeta(type):
+    """A metaclass of classes whose objects are made by nodes while a program is traced, if proxies go into them.
+
+    Example:
+        >>> import autojit as aj
+        >>> class Pair(metaclass=aj.fx.ProxyableClassMeta):
+        ...     def __init__(self, a, b):
+        ...         self.a, self.b = a, b
+        >>> traced = aj.fx.symbolic_trace(lambda x, y: Pair(x, y))
+        >>> traced(1, 2).b
+        2
+    """
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _node_or_call(lambda *a, **k: super(ProxyableClassMeta, cls).__call__(*a, **k), cls, args, kwargs)
 
 
 def wrap(fn_or_name: F) -> F:
@@ -57,7 +100,7 @@ def wrap(fn_or_name: F) -> F:
     if not callable(fn_or_name) and not isinstance(fn_or_name, str):
         raise UsageError("Unsupported type for global function! Must be either a callable or string name",
                          {"given": type(fn_or_name)})  # fmt: skip
-    name = fn_or_name if isinstance(fn_or_name, str) else fn_or_name.__code__.co_name
+    name = fn_or_name if isinstance(fn_or_name, str) else fn_or_name.__name__
     frame = inspect.currentframe()
     caller = None if frame is None else frame.f_back
     if caller is None or caller.f_code.co_name != "<module>":
@@ -94,6 +137,12 @@ class Tracer(TracerBase):
         self.module_stack: dict[str, Any] = {}
         self.submodule_paths: dict[Module, str] | None = None
         self.root: Any = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tracer:
+        made = memo[id(self)] = type(self).__new__(type(self))
+        for name, value in vars(self).items():
+            made.__dict__[name] = value if name in ("_modules", "_functions") else copy.deepcopy(value, memo)
+        return made
 
     def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
         """Whether a submodule is one node: those of ``autojit.nn`` are, containers are not."""
@@ -141,6 +190,8 @@ class Tracer(TracerBase):
     def create_arg(self, a: Argument) -> Argument:
         """What a node holds: tensors and parameters are attributes of the module."""
         if not isinstance(a, Tensor):
+            if isinstance(type(a), ProxyableClassMeta):
+                return self._constant(a, f"_{type(a).__name__}_constant_")
             if isinstance(a, Module):
                 return self.create_node("get_attr", self.path_of_module(a), (), {})
             return super().create_arg(a)
@@ -148,8 +199,12 @@ class Tracer(TracerBase):
         for name, value in (pair for kind in kinds for pair in kind(remove_duplicate=False)):
             if value is a:
                 return self.create_node("get_attr", name, (), {})
+        return self._constant(a, "_tensor_constant")
+
+    def _constant(self, a: Any, start: str) -> Node:
+        """The node of an attribute of the module that holds a value."""
         name = self.tensor_attrs.get(id(a)) or next(
-            (key for key, value in vars(self.root).items() if value is a), f"_tensor_constant{len(self.tensor_attrs)}"
+            (key for key, value in vars(self.root).items() if value is a), f"{start}{len(self.tensor_attrs)}"
         )
         self.tensor_attrs[id(a)] = name
         if getattr(self.root, name, None) is not a:
@@ -157,44 +212,69 @@ class Tracer(TracerBase):
         return self.create_node("get_attr", name, (), {})
 
     def create_args_for_root(
-        self, root_fn: Any, is_module: bool, concrete_args: dict[str, Any] | None = None
+        self, root_fn: Any, is_module: bool, concrete_args: dict[str, Any] | tuple[Any, ...] | None = None
     ) -> tuple[Any, list[Any]]:
         """The function, and what it is called with: proxies, and the values of ``concrete_args``."""
         code = inspect.unwrap(root_fn).__code__
-        names = [*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]
-        defaults = inspect.signature(root_fn).parameters
+        count = code.co_argcount + code.co_kwonlyargcount
+        if is_module and not count:
+            raise UsageError("``self`` argument cannot be part of *args expansion!", {"module": type(self.root)},
+                             "def forward(self, *args)")  # fmt: skip
+        names = [*code.co_varnames[:count]]
+        if isinstance(concrete_args, tuple) and code.co_flags & inspect.CO_VARARGS and count == is_module:
+            leaves = [self._leaf("input", f"_{place}", value, ()) for place, value in enumerate(concrete_args)]
+            return root_fn, [*([self.root] if is_module else []), *leaves]
+        if isinstance(concrete_args, tuple):
+            concrete_args = _by_name(names[is_module:], concrete_args)
+        rest = iter(code.co_varnames[count:])
+        names += [f"*{next(rest)}"] if code.co_flags & inspect.CO_VARARGS else []
+        names += [f"**{next(rest)}"] if code.co_flags & inspect.CO_VARKEYWORDS else []
+        parameters = inspect.signature(root_fn).parameters
         args: list[Any] = [self.root] if is_module else []
-        options: dict[str, Any] = {}
-        for place, name in enumerate(names[1:] if is_module else names, int(is_module)):
-            parameter = defaults.get(name)
-            default = () if parameter is None or parameter.default is parameter.empty else (parameter.default,)
-            made = self._argument(name, default, concrete_args or {})
-            if place < code.co_argcount:
-                args.append(made)
-            else:
-                options[name] = made
-        rest = code.co_argcount + code.co_kwonlyargcount
-        if code.co_flags & inspect.CO_VARARGS:
-            args += [self.create_proxy("placeholder", f"*{code.co_varnames[rest]}", (), {})]
-            rest += 1
-        if code.co_flags & inspect.CO_VARKEYWORDS:
-            options[code.co_varnames[rest]] = self.create_proxy("placeholder", f"**{code.co_varnames[rest]}", (), {})
-        return (lambda *given: _called_with_rest(root_fn, code, given, options)), args
+        args += [self._argument(name, parameters, concrete_args or {}) for name in names[is_module:]]
 
-    def _argument(self, name: str, default: tuple[Any, ...], concrete: dict[str, Any]) -> Any:
-        made = self.create_proxy("placeholder", name, default, {})
-        value = concrete.get(name, PH)
-        if value is PH:
+        def called(*given: Any) -> Any:
+            return _called_with_rest(root_fn, code, given)
+
+        leaves, structure = pytree.flatten(tuple(args))
+        if all(child.kind is None for child in structure.children):
+            return called, args
+
+        def of_leaves(*given: Any) -> Any:
+            results, made = pytree.flatten(called(*structure.unflatten(given)))
+            self.graph.set_codegen(PyTreeCodeGen(PyTreeInfo(names, structure, made)))
+            return results
+
+        return of_leaves, leaves
+
+    def _argument(self, name: str, parameters: Mapping[str, Any], concrete: dict[str, Any]) -> Any:
+        """What the function gets for an argument: a proxy, or the value, whose leaves the graph then insists on."""
+        parameter = parameters.get(name)
+        default = () if parameter is None or parameter.default is parameter.empty else (parameter.default,)
+        if name not in concrete:
+            return self.create_proxy("placeholder", name, default, {})
+        leaves, structure = pytree.flatten(concrete[name])
+        values = [self._leaf(name, f"_{number}", leaf, default) for number, leaf in enumerate(leaves, start=1)]
+        return structure.unflatten(values)
+
+    def _leaf(self, name: str, ending: str, value: Any, default: tuple[Any, ...]) -> Any:
+        made = self.create_proxy("placeholder", f"{name}{ending}", default, {})
+        if isinstance(value, PHBase):
+            for known, told in vars(value).items():
+                if not hasattr(made.node, known):
+                    setattr(made.node, known, told)
             return made
-        if not isinstance(value, base_types):
-            raise UsageError(f"concrete_args: {name} must be a number, a string or None", {name: type(value).__name__},
-                             "bind it: functools.partial(function, ...), or an attribute of the module")  # fmt: skip
-        if value is None:
-            same = self.create_proxy("call_function", _is_none, (made,), {})
-        else:
-            same = self.create_proxy("call_function", operator.eq, (made, value), {})
         said = f"{name} has been specialized to have value {value} but got another value"
-        self.create_proxy("call_function", aj._assert, (same, said), {})
+        if value is None:
+            self.create_proxy("call_function", _assert_is_none, (made, said), {})
+        elif isinstance(value, base_types):
+            same = self.create_proxy("call_function", operator.eq, (made, value), {})
+            self.create_proxy("call_function", aj._assert, (same, said), {})
+        else:
+            warn(
+                f"Was not able to add assertion to guarantee correct input {name} to specialized function. It is up to "
+                "the user to make sure that your inputs match the inputs you specialized the function with."
+            )
         return value
 
     def trace(self, root: Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> Graph:
@@ -205,8 +285,14 @@ class Tracer(TracerBase):
         """
         is_module = isinstance(root, Module)
         self.root = root if is_module else Module()
+        if is_module and not hasattr(root, self.traced_func_name):
+            raise AssertionError(f"traced_func_name={self.traced_func_name} doesn't exist in {type(root).__name__}")
         function = getattr(type(root), self.traced_func_name) if is_module else root
         self.graph = Graph(tracer_cls=type(self))
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        self.graph._co_fields = {
+            name: getattr(code, name) for name in ("co_name", "co_filename", "co_firstlineno") if code is not None
+        }
         self.tensor_attrs = {}
         called, args = self.create_args_for_root(function, is_module, concrete_args)
         with self._watching(function):
@@ -229,17 +315,21 @@ class Tracer(TracerBase):
             return read(mod, attr) if get_ident() != thread else self.getattr(attr, read(mod, attr), cache)
 
         places = [*_wrapped]
-        own = getattr(inspect.unwrap(function), "__globals__", {})
-        places += [(own, name) for name, value in own.items() if id(value) in self._functions]
+        known = self._functions | {id(where[name]) for where, name in _wrapped if name in where}
+        texts = [type(module).forward for module in self.root.modules() if isinstance(module, GraphModule)]
+        for own in (getattr(inspect.unwrap(text), "__globals__", {}) for text in (function, *texts)):
+            places += [(own, name) for name, value in own.items() if id(value) in known]
         places += [(vars(module), name) for module in self._modules for name, f in vars(module).items() if callable(f)]
         before = [(where, name, where.get(name)) for where, name in places]
         setattr(Module, "__call__", seen_call)  # noqa: B010
         setattr(Module, "__getattr__", seen_read)  # noqa: B010
+        _active.tracers.append(self)
         try:
             for where, name, value in before:
                 where[name] = _to_node(value if value is not None else getattr(builtins, name))
             yield
         finally:
+            _active.tracers.pop()
             setattr(Module, "__call__", call)  # noqa: B010
             setattr(Module, "__getattr__", read)  # noqa: B010
             for where, name, value in reversed(before):
@@ -249,23 +339,31 @@ class Tracer(TracerBase):
                     where[name] = value
 
 
-def _is_none(value: object) -> bool:
-    return value is None
+has_side_effect(aj._assert)
 
 
-def _called_with_rest(function: Any, code: Any, given: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Call a function whose ``*args`` and ``**kwargs`` stand for one proxy each."""
-    if not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
-        return function(*given, **options)
-    names = code.co_varnames
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
-    count += bool(code.co_flags & inspect.CO_VARKEYWORDS)
+@has_side_effect
+def _assert_is_none(value: object, message: str) -> None:
+    if value is not None:
+        raise AssertionError(message)
+
+
+_wrapped.append((globals(), "_assert_is_none"))
+
+
+def _by_name(names: Sequence[str], values: tuple[Any, ...]) -> dict[str, Any]:
+    if len(names) != len(values):
+        raise UsageError(f"Tracing expected {len(names)} arguments but got {len(values)} concrete arguments")
+    return dict(zip(names, values, strict=True))
+
+
+def _called_with_rest(function: Any, code: Any, given: tuple[Any, ...]) -> Any:
+    """Call a function with a value for each of its names; ``*args`` and ``**kwargs`` are one value each."""
+    if not code.co_kwonlyargcount and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return function(*given)
     flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-    plain = code.replace(co_argcount=count, co_kwonlyargcount=0, co_posonlyargcount=0, co_flags=flags)
-    called = FunctionType(plain, function.__globals__, function.__name__, None, function.__closure__)
-    by_name = dict(zip([*names[: code.co_argcount], *names[code.co_argcount + code.co_kwonlyargcount : count]],
-                       given, strict=False))  # fmt: skip
-    return called(**{**by_name, **options})
+    plain = code.replace(co_argcount=len(given), co_kwonlyargcount=0, co_posonlyargcount=0, co_flags=flags)
+    return FunctionType(plain, function.__globals__, function.__name__, None, function.__closure__)(*given)
 
 
 def _to_node(function: Any) -> Any:
@@ -275,14 +373,17 @@ def _to_node(function: Any) -> Any:
 
     @wraps(function)
     def called(*args: Argument, **kwargs: Argument) -> Any:
-        found: list[Proxy] = []
-        map_aggregate((args, kwargs), lambda part: found.append(part) if isinstance(part, Proxy) else None)
-        if not found:
-            return function(*args, **kwargs)
-        return found[0].tracer.create_proxy("call_function", function, args, kwargs)
+        return _node_or_call(function, function, args, kwargs)
 
     called.__dict__["__wrapped_for_fx__"] = True
     return called
+
+
+def _node_or_call(call: Any, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> Any:
+    """What ``call`` gives; with proxies, and while one traces, a node of ``target``."""
+    found: list[Proxy] = []
+    map_aggregate((args, kwargs), lambda part: found.append(part) if isinstance(part, Proxy) else None)
+    return found[0].tracer.create_proxy("call_function", target, args, kwargs) if found else call(*args, **kwargs)
 
 
 def symbolic_trace(root: Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> GraphModule:

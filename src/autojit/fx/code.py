@@ -8,16 +8,18 @@ program that was traced.
 from __future__ import annotations
 
 import builtins
+import inspect
 import keyword
 import math
 import operator
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import autojit as aj
 from autojit.core.dtypes import DType
+from autojit.fx.code_generators import CodeGen
 from autojit.fx.node import Argument, Node
 from autojit.fx.public_paths import public_path
 
@@ -42,8 +44,8 @@ _ENDING = re.compile(r"(.*)_(\d+)$")
 class Names:
     """Names that are taken, of nodes or of globals."""
 
-    def __init__(self) -> None:
-        self._used: set[str] = set()
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._used: set[str] = set(taken)
 
     def new(self, wanted: str) -> str:
         """A name that nothing has yet, close to the one that is wanted."""
@@ -66,8 +68,12 @@ def name_for(target: object) -> str:
     """What a node is called after: the last words of its target, in lower case."""
     text = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
     text = text[2:-2] if text.startswith("__") and text.endswith("__") else text.removeprefix("%")
-    text = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", text)
-    return re.sub("([a-z0-9])([A-Z])", r"\1_\2", text).lower()
+    return re.sub("(?<=[a-z])([A-Z])", r"_\1", text).lower()
+
+
+def _path_of(value: Any) -> str:
+    """A function's or a class's module and name, which hint at its name as a global."""
+    return f"{getattr(value, '__module__', None) or 'builtins'}.{getattr(value, '__name__', type(value).__name__)}"
 
 
 class PythonCode(NamedTuple):
@@ -80,14 +86,14 @@ class PythonCode(NamedTuple):
 class _Writer:
     """Writes one function."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, taken: Iterable[str]) -> None:
         self.root = root
         self.globals: dict[str, Any] = {}
-        self._names = Names()
+        self._names = Names(taken)
         self._known: dict[int, str] = {}
 
     def named(self, value: Any, hint: str) -> str:
-        """A value as a global: a function by its module's name where that finds it."""
+        """A value as a global: a public function by its path, all else by a name that no node has."""
         known = self._known.get(id(value))
         if known is not None:
             return known
@@ -126,7 +132,7 @@ class _Writer:
         if isinstance(a, DType) and getattr(aj, str(a).rpartition(".")[2], None) is a:
             self.globals["autojit"] = aj
             return str(a)
-        return self.named(a, name_for(a) if callable(a) else type(a).__name__)
+        return self.named(a, _path_of(a) if callable(a) else type(a).__name__)
 
     def arguments(self, args: Sequence[Argument], kwargs: dict[str, Argument]) -> str:
         """The inside of the brackets of a call."""
@@ -147,13 +153,13 @@ class _Writer:
             return f"{node.name} = {texts[0]} {INFIX[target]} {texts[1]}"
         if not node.kwargs and target in _PREFIX and len(args) == 1:
             return f"{node.name} = {_PREFIX[target]}{texts[0]}"
-        if not node.kwargs and target in _IN_PLACE and len(args) == 2:
-            return f"{node.name} = {texts[0]}; {node.name} {_IN_PLACE[target]} {texts[1]}"
+        if not node.kwargs and target in _IN_PLACE and len(args) == 2 and isinstance(args[0], Node):
+            return f"{texts[0]} {_IN_PLACE[target]} {texts[1]};  {node.name} = {texts[0]}"
         if target is operator.getitem and isinstance(args[0], Node) and len(args) == 2:
             return f"{node.name} = {texts[0]}[{texts[1]}]"
         if target is getattr and isinstance(args[1], str) and args[1].isidentifier() and len(args) == 2:
             return f"{node.name} = {self._owner(args[0])}.{args[1]}"
-        return f"{node.name} = {self.named(target, name_for(target))}({self.arguments(args, node.kwargs)})"
+        return f"{node.name} = {self.named(target, _path_of(target))}({self.arguments(args, node.kwargs)})"
 
     def _owner(self, a: Argument) -> str:
         return self.text(a) if isinstance(a, Node) else f"({self.text(a)})"
@@ -167,7 +173,11 @@ class _Writer:
 
 def python_code(graph: Graph, root_module: str) -> PythonCode:
     """A function ``forward`` that does what the graph says; ``root_module`` is the name of its first argument."""
-    writer, parameters, lines = _Writer(root_module), [root_module], []
+    generator = graph._codegen
+    arguments = [str(node.target).lstrip("*") for node in graph.nodes if node.op == "placeholder"]
+    writer = _Writer(root_module, {*arguments, *(node.name for node in graph.nodes)})
+    parameters: list[str] = []
+    lines: list[str] = []
     last_reader = {read: node for node in graph.nodes for read in node.all_input_nodes}
     dead: dict[Node, list[str]] = {}
     for read, node in last_reader.items():
@@ -175,21 +185,25 @@ def python_code(graph: Graph, root_module: str) -> PythonCode:
     has_output = False
     for node in graph.nodes:
         if node.op == "placeholder":
-            stars = len(str(node.target)) - len(str(node.target).lstrip("*"))
-            parameters.append(
-                "*" * stars + str(node.target)[stars:] + (f"={writer.text(node.args[0])}" if node.args else "")
-            )
-            renamed = str(node.target)[stars:]
-            if renamed != node.name:
-                lines.append(f"{node.name} = {renamed}")
-            continue
-        if node.op == "output":
-            lines.append(f"return {writer.text(node.args[0])}")
+            parameters.append(f"{node.target}={writer.text(node.args[0])}" if node.args else str(node.target))
+            given = str(node.target).lstrip("*")
+            if given != node.name:
+                lines.append(f"{node.name} = {given}")
+        elif node.op == "output":
+            lines.append(_returned(generator, writer, node.args[0]))
             has_output = True
-            continue
-        freed = dead.get(node, [])
-        lines.append(writer.line(node) + (f";  {' = '.join(freed)} = None" if freed else ""))
+        else:
+            freed = dead.get(node, [])
+            lines.append(writer.line(node) + (f";  {' = '.join(freed)} = None" if freed else ""))
     if not has_output:
         lines.append("return None")
     body = "\n".join(f"    {line}" for line in lines)
-    return PythonCode(f"\n\n\ndef forward({', '.join(parameters)}):\n{body}\n", writer.globals)
+    head = generator.gen_fn_def(parameters, "").lstrip("\n")
+    return PythonCode(f"\n\n\n{head}\n{body}\n", {**writer.globals, **dict(generator.additional_globals())})
+
+
+def _returned(generator: CodeGen, writer: _Writer, result: Argument) -> str:
+    """The last statement; generators of programs may write the result with ``repr``, which gives nodes' names."""
+    if "repr_fn" in inspect.signature(generator.generate_output).parameters:
+        return generator.generate_output(result, repr_fn=writer.text)
+    return generator.generate_output(result)

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.core.user_warnings import warn
 from autojit.fx.code import Names, PythonCode, name_for, python_code
+from autojit.fx.code_generators import CodeGen
 from autojit.fx.node import Argument, Node, Target, map_aggregate, map_arg, qualified_name
 from autojit.fx.public_paths import function_at, public_path
 
@@ -69,6 +71,8 @@ class Graph:
         self._root = Node(self, "", "call_function", len, (), {})
         self._count = 0
         self._names = Names()
+        self._codegen = CodeGen()
+        self._co_fields: dict[str, Any] = {}  # of the function that it was traced from, for tracebacks
         self._insert: Callable[[Node], None] = self._root.prepend
 
     @property
@@ -106,7 +110,8 @@ class Graph:
         return self.create_node("placeholder", name, args, type_expr=type_expr)
 
     def get_attr(self, qualified_name: str, type_expr: object = None) -> Node:
-        """A parameter, buffer or attribute of the module."""
+        """A parameter, buffer or attribute of the module; a warning says if that has none such."""
+        self._warn_of_missing("get_attr", qualified_name, "add_submodule, register_parameter or register_buffer")
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
     def call_function(
@@ -136,8 +141,16 @@ class Graph:
         kwargs: dict[str, Argument] | None = None,
         type_expr: object = None,
     ) -> Node:
-        """A call of a submodule."""
+        """A call of a submodule; a warning says if the module has none such."""
+        self._warn_of_missing("call_module", module_name, "add_submodule")
         return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
+
+    def _warn_of_missing(self, op: str, target: str, adding: str) -> None:
+        if self.owning_module is not None and _missing_part(self.owning_module, target) is not None:
+            warn(
+                f"Attempted to insert a {op} Node with no underlying reference in the owning GraphModule! Call "
+                f"{adding} to add what {target} names"
+            )
 
     def output(self, result: Argument, type_expr: object = None) -> Node:
         """What the function returns."""
@@ -208,6 +221,18 @@ class Graph:
         finally:
             self._insert = before
 
+    def set_codegen(self, codegen: CodeGen) -> None:
+        """Say how the function takes its arguments and returns; ``recompile`` the module afterwards."""
+        self._codegen = codegen
+
+    def process_inputs(self, *args: Any) -> Any:
+        """The arguments of the nodes, of those of the function."""
+        return self._codegen.process_inputs(*args)
+
+    def process_outputs(self, out: Any) -> Any:
+        """The result of the function, of that of the nodes."""
+        return self._codegen.process_outputs(out)
+
     def python_code(self, root_module: str, *, verbose: bool = False) -> PythonCode:
         """The function as text, with the globals that it needs."""
         return python_code(self, root_module)
@@ -231,6 +256,12 @@ class Graph:
             if node.graph is not self:
                 raise UsageError(f"Node '{node.name}' does not belong to this Graph!")
             for read in node.all_input_nodes:
+                if read.graph is not self:
+                    raise UsageError(
+                        f"Argument '{read.name}' of Node '{node.name}' does not belong to this Graph, but was used "
+                        "as an argument! If you are copying nodes from another graph, make sure to use "
+                        f"``arg_transform`` on node_copy() to remap values\n{self}"
+                    )
                 if seen.get(read.name) is not read:
                     raise UsageError(
                         f"Argument '{read.name}' of Node '{node.name}' was used before it has been defined! Please "
@@ -244,11 +275,10 @@ class Graph:
     def _lint_target(self, node: Node) -> None:
         if self.owning_module is None or node.op not in ("get_attr", "call_module"):
             return
-        found: Any = self.owning_module
-        for part in str(node.target).split("."):
-            if not hasattr(found, part):
-                raise UsageError(f"Node {node} target {node.target} references nonexistent attribute {part} of {found}")
-            found = getattr(found, part)
+        missing = _missing_part(self.owning_module, str(node.target))
+        if missing is not None:
+            part, owner = missing
+            raise UsageError(f"Node {node} target {node.target} references nonexistent attribute {part} of {owner}")
 
     def print_tabular(self) -> None:
         """Print a table of the nodes."""
@@ -265,6 +295,8 @@ class Graph:
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
         made = type(self)(tracer_cls=self._tracer_cls)
+        made._codegen = copy.deepcopy(self._codegen)
+        made._co_fields = dict(self._co_fields)
         values: dict[Node, Node] = {}
         for node in self.nodes:
             values[node] = made.node_copy(node, lambda read: values[read])
@@ -276,7 +308,16 @@ class Graph:
             args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda read: _Read(read.name))
             path = None if isinstance(node.target, str) else public_path(node.target)
             records.append((node.op, node.target if path is None else _Function(path), args, kwargs, node.name))
-        return _read_back, (records,)
+        return _read_back, (records, self._codegen)
+
+
+def _missing_part(module: Any, path: str) -> tuple[str, Any] | None:
+    """The first part of a path that a module has not, and what has it not; None: there is something at the path."""
+    for part in path.split("."):
+        if not hasattr(module, part):
+            return part, module
+        module = getattr(module, part)
+    return None
 
 
 class _Read(str):
@@ -291,10 +332,11 @@ class _Function(_Read):
     __slots__ = ()
 
 
-def _read_back(records: list[tuple[Any, ...]]) -> Graph:
+def _read_back(records: list[tuple[Any, ...]], codegen: CodeGen) -> Graph:
     """The graph of a pickle."""
     from_name: dict[str, Node] = {}
     made = Graph()
+    made._codegen = codegen
     for op, target, args, kwargs, name in records:
         given = map_aggregate((args, kwargs), lambda part: from_name[part] if type(part) is _Read else part)
         called = function_at(target) if isinstance(target, _Function) else target

@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 class _CodeOnlyModule(Module):
-    """A module with the given attributes."""
+    """A module with the given attributes, which torchvision makes of a graph module's."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class GraphModule(Module):
         if isinstance(root, Module):
             self.training = root.training
         targets = [str(node.target) for node in graph.nodes if node.op in ("get_attr", "call_module")]
-        for target in sorted(set(targets), key=lambda path: path.count(".")):
+        for target in sorted(dict.fromkeys(targets), key=lambda path: path.count(".")):
             if isinstance(root, Module):
                 _copy_attr(root, self, target)
             elif target in root:
@@ -97,13 +97,21 @@ class GraphModule(Module):
         """Write ``forward`` as the graph now is."""
         written = self.graph.python_code("self")
         self.__dict__["_code"] = written.src
-        file = f"<graph module {next(_numbers)}>"
+        told = self.graph._co_fields
+        place = f" from {told['co_filename']}:{told['co_firstlineno']} in {told['co_name']}" if told else ""
+        file = f"<graph module {next(_numbers)}{place}>"
         linecache.cache[file] = (len(written.src), None, written.src.splitlines(keepends=True), file)
         namespace = dict(written.globals)
         exec(compile(written.src, file, "exec"), namespace)
         kind: Any = type(self)
         kind.forward = namespace["forward"]
+        structures = getattr(self.graph._codegen, "pytree_info", None)
+        if structures is not None:
+            self.__dict__.update(_in_spec=structures.in_spec, _out_spec=structures.out_spec)
         return written
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{self.code}\n# To see more debug info, please use `graph_module.print_readable()`"
 
     def print_readable(self, print_output: bool = True) -> str:
         """The class as text; printed as well, if not otherwise asked."""
@@ -154,26 +162,29 @@ class GraphModule(Module):
         for name in [name for name, _ in self.named_modules() if name and name not in used]:
             self.delete_submodule(name)
 
-    def _copied(self, body: dict[str, Any]) -> GraphModule:
-        graph = copy.deepcopy(self.graph)
-        root = _CodeOnlyModule({name: value for name, value in body.items() if name != "_graph"})
+    def _empty(self) -> GraphModule:
+        """A module of the same kind, without anything in it."""
         base: Any = next(kind for kind in type(self).__mro__ if not kind.__dict__.get("_is_own", False))
         made: GraphModule = base.__new__(base)
         Module.__init__(made)
         type(made).__name__ = type(self).__name__
-        made.__dict__.update(root.__dict__)
-        made.graph = graph
         return made
 
     def __copy__(self) -> GraphModule:
         body = {
             name: dict(v) if name in ("_parameters", "_buffers", "_modules") else v for name, v in vars(self).items()
         }
-        return self._copied(body)
+        made = self._empty()
+        made.__dict__.update({name: value for name, value in body.items() if name != "_graph"})
+        made.graph = copy.deepcopy(self.graph)
+        return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
-        body = {name: copy.deepcopy(v, memo) for name, v in vars(self).items() if name != "_graph"}
-        made = memo[id(self)] = self._copied(body)
+        made = memo[id(self)] = self._empty()
+        for name, value in vars(self).items():
+            if name != "_graph":
+                made.__dict__[name] = copy.deepcopy(value, memo)
+        made.graph = copy.deepcopy(self.graph)
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from autojit.jit import pytree
+
 __all__ = ["immutable_dict", "immutable_list"]
 
 
@@ -33,3 +35,11 @@ class immutable_dict(dict[Any, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (tuple(self.items()),)
+
+
+pytree.register(immutable_list, lambda parts: (list(parts), ()), lambda parts, keys: immutable_list(parts))
+pytree.register(
+    immutable_dict,
+    lambda parts: (list(parts.values()), tuple(parts)),
+    lambda parts, keys: immutable_dict(zip(keys, parts, strict=True)),
+)

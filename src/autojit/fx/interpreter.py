@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,9 @@ from autojit.fx.proxy import Proxy
 from autojit.nn import Module
 
 __all__ = ["Interpreter", "Transformer"]
+
+_PLACES = ("nn_module_stack", "source_fn_stack", "stack_trace", "torch_fn", "custom", "from_node")
+"""What nodes know of the place in the program that they are from: it holds for what replaces them."""
 
 
 class Interpreter:
@@ -48,7 +52,7 @@ class Interpreter:
     def run(self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True) -> Any:
         """The result of the graph for arguments; nodes of ``initial_env`` are not run."""
         self.env = {} if initial_env is None else initial_env
-        self.args_iter = iter(args)
+        self.args_iter = iter(self.graph.process_inputs(*args) if enable_io_processing else args)
         for node in self.graph.nodes:
             if node not in self.env:
                 try:
@@ -56,10 +60,11 @@ class Interpreter:
                 except Exception as error:
                     error.add_note(f"While executing {node.format_node()}")
                     raise
-            if node.op == "output":
-                return self.env[node]
             for done in self.user_to_last_uses.get(node, ()):
                 del self.env[done]
+            if node.op == "output":
+                result = self.env[node]
+                return self.graph.process_outputs(result) if enable_io_processing else result
         return None
 
     def run_node(self, n: Node) -> Any:
@@ -146,6 +151,9 @@ class Transformer(Interpreter):
     def __init__(self, module: GraphModule) -> None:
         super().__init__(module)
         self.new_graph = Graph()
+        self.new_graph.set_codegen(module.graph._codegen)
+        self._current: Node | None = None
+        transformer = self
 
         class TransformerTracer(Tracer):
             """Adds to the new graph; submodules are nodes."""
@@ -158,7 +166,18 @@ class Transformer(Interpreter):
             def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
                 return True
 
+            def create_node(self, *args: Any, **kwargs: Any) -> Node:
+                made = super().create_node(*args, **kwargs)
+                told = {} if transformer._current is None else transformer._current.meta
+                made.meta.update({name: copy.copy(told[name]) for name in _PLACES if name in told})
+                return made
+
         self.tracer = TransformerTracer(self.new_graph)
+
+    def run_node(self, n: Node) -> Any:
+        """What stands for a node; nodes made meanwhile are from the same place of the program."""
+        self._current = n
+        return super().run_node(n)
 
     def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
         """An argument of the new graph."""
@@ -183,7 +202,7 @@ class Transformer(Interpreter):
 
     def transform(self) -> GraphModule:
         """The module of the new graph."""
-        result = self.run()
+        result = self.run(enable_io_processing=False)
         if result is not None:
             self.new_graph.output(map_aggregate(result, lambda part: part.node if isinstance(part, Proxy) else part))
         return GraphModule(self.module, self.new_graph)

@@ -248,23 +248,22 @@ class Node:
             return name.endswith("_") and not name.endswith("__")
         if self.op == "call_module":
             module: Any = self.graph.owning_module
-            return module is None or getattr(module.get_submodule(self.target), "is_impure", False)
+            return module is None or getattr(module.get_submodule(self.target), "_is_impure", False)
         return False
 
     def format_node(self) -> str:
         """The node in a line."""
+        kind = "" if self.type is None else f"{_type_name(self.type)} "
+        head = f"%{self.name} : {kind}[num_users={len(self.users)}]"
         if self.op == "placeholder":
             default = f"(default={self._args[0]})" if self._args else ""
-            return f"%{self.name} : [num_users={len(self.users)}] = placeholder[target={self.target}]{default}"
+            return f"{head} = placeholder[target={self.target}]{default}"
         if self.op == "get_attr":
-            return f"%{self.name} : [num_users={len(self.users)}] = get_attr[target={self.target}]"
+            return f"{head} = get_attr[target={self.target}]"
         if self.op == "output":
             return f"return {self._args[0]}"
         target = self.target if isinstance(self.target, str) else qualified_name(self.target)
-        return (
-            f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={target}]"
-            f"(args = {_shown(self._args)}, kwargs = {_shown(self._kwargs)})"
-        )
+        return f"{head} = {self.op}[target={target}](args = {_shown(self._args)}, kwargs = {_shown(self._kwargs)})"
 
 
 def qualified_name(fn: Callable[..., object]) -> str:
@@ -274,6 +273,12 @@ def qualified_name(fn: Callable[..., object]) -> str:
         return path
     module, name = getattr(fn, "__module__", None) or "builtins", getattr(fn, "__name__", type(fn).__name__)
     return f"{'operator' if module == '_operator' else module}.{name}"
+
+
+def _type_name(kind: Any) -> str:
+    if not isinstance(kind, type):
+        return repr(kind)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _shown(a: Argument) -> str:

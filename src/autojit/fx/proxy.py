@@ -6,6 +6,7 @@ value: a decision, a loop or a length that depends on one is an error that says 
 
 from __future__ import annotations
 
+import dataclasses
 import dis
 import enum
 import functools
@@ -18,9 +19,10 @@ from typing import Any, NoReturn
 import autojit as aj
 from autojit.core.device import Device
 from autojit.core.errors import UsageError
+from autojit.functions import overridable
 from autojit.fx.code import INFIX
 from autojit.fx.graph import Graph
-from autojit.fx.node import Argument, Node, Target, base_types
+from autojit.fx.node import Argument, Node, Target, base_types, has_side_effect
 from autojit.overrides import is_tensor_method_or_property
 from autojit.tensor.tensor import SLOTS
 
@@ -42,6 +44,7 @@ class TracerBase:
 
     graph: Graph
     record_stack_traces: bool = False
+    check_mutable_operations: bool = False
     trace_asserts: bool = False
     proxy_buffer_attributes: bool = False
     traced_func_name: str = "forward"
@@ -57,6 +60,8 @@ class TracerBase:
         type_expr: object = None,
     ) -> Node:
         """A node with the modules it is called in, as ``meta["nn_module_stack"]``."""
+        if kind == "call_function" and self.check_mutable_operations:
+            _refuse_writing(target, kwargs)
         made = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         stack = getattr(self, "module_stack", None)
         if stack:
@@ -111,6 +116,9 @@ class TracerBase:
             return a
         if callable(a) or isinstance(a, type(aj.contiguous_format)):
             return a
+        if dataclasses.is_dataclass(a) and not isinstance(a, type):
+            parts = {field.name: self.create_arg(getattr(a, field.name)) for field in dataclasses.fields(a)}
+            return self.create_node("call_function", type(a), (), parts)
         raise NotImplementedError(f"argument of type: {type(a)}")
 
     def to_bool(self, obj: Proxy) -> bool:
@@ -161,6 +169,7 @@ class Proxy:
     tracer: TracerBase
 
     def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
+        overridable.install()  # a function that ran until it fails would leave nodes behind
         self.node = node
         self.tracer = GraphAppendingTracer(node.graph) if tracer is None else tracer
 
@@ -183,6 +192,9 @@ class Proxy:
         return iter([make("call_function", operator.getitem, (self, place), {}) for place in range(count)])
 
     def __bool__(self) -> bool:
+        if self.tracer.trace_asserts and _is_asserted(inspect.currentframe()):
+            self.tracer.create_proxy("call_function", _assert_true, (self,), {})
+            return True
         return self.tracer.to_bool(self)
 
     def keys(self) -> Any:
@@ -253,6 +265,33 @@ def _unpacked(frame: Any) -> int | None:
         if instruction.offset == caller.f_lasti:
             return instruction.argval if instruction.opname == "UNPACK_SEQUENCE" else None
     return None
+
+
+def _is_asserted(frame: Any) -> bool:
+    """Whether the caller of ``__bool__`` is an ``assert``: what follows if it holds not raises AssertionError."""
+    found = [one for one in dis.get_instructions(frame.f_back.f_code) if one.offset >= frame.f_back.f_lasti][:3]
+    jump = 1 if found[0].opname == "TO_BOOL" else 0
+    after = found[jump + 1 :][:1]
+    return found[jump].opname.endswith("IF_TRUE") and any(
+        one.opname == "LOAD_ASSERTION_ERROR" or one.argval is AssertionError for one in after
+    )
+
+
+@has_side_effect
+def _assert_true(condition: object) -> None:
+    assert condition
+
+
+def _refuse_writing(target: Any, kwargs: dict[str, Argument]) -> None:
+    name = str(getattr(target, "__name__", ""))
+    is_own = str(getattr(target, "__module__", "")).startswith("autojit")
+    if is_own and (kwargs.get("out") is not None or (name.endswith("_") and not name.endswith("__"))):
+        overload = f"{name}.out" if kwargs.get("out") is not None else name
+        raise UsageError(
+            f"Tried to trace mutable operation aten::{overload}. FX only supports functional code",
+            {"function": target},
+            "use the function that returns its result",
+        )
 
 
 def _operator(function: Callable[..., Any], swapped: bool) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import os
 import pickle
 from typing import Any, BinaryIO, NamedTuple
 
-from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.errors import ArgumentError, UnsupportedError, UsageError
 from autojit.core.top_level import top_level
 from autojit.io.archive import load_archive, save_archive
 from autojit.io.legacy_file import is_legacy, read_legacy, unknown_in_legacy, write_legacy
@@ -32,6 +32,7 @@ def save(
     Raises:
         TypeError: a value that cannot be saved.
         ValueError: ``pickle_protocol`` is none of 2 to 5.
+        UnsupportedError: ``pickle_module`` is another than Python's.
         AttributeError: ``f`` cannot be written to.
 
     Example:
@@ -41,6 +42,7 @@ def save(
         >>> aj.load(file)
         {'weight': tensor([1., 1.]), 'epoch': 3}
     """
+    _refuse_other_pickles("save", pickle_module)
     if pickle_protocol not in _PROTOCOLS:
         raise ArgumentError(f"save: pickle_protocol is one of {list(_PROTOCOLS)}", {"got": pickle_protocol})
     form = _Form(min(pickle_protocol, _LAST), _use_new_zipfile_serialization, not _disable_byteorder_record)
@@ -109,6 +111,7 @@ def load(
         LoadError: (a RuntimeError) the file is damaged, or in a format that can only be read by executing it.
         UnsafeGlobalError: (a pickle.UnpicklingError) the file names a class or function that was not allowed.
         SafetensorsError: (a LoadError and a ValueError) a damaged file in the safetensors format.
+        UnsupportedError: ``pickle_module`` is another than Python's.
 
     Example:
         >>> import autojit as aj, io
@@ -117,6 +120,7 @@ def load(
         >>> aj.load(file)
         [tensor([0., 0.]), 'text']
     """
+    _refuse_other_pickles("load", pickle_module)
     encoding = pickle_load_args.pop("encoding", "utf-8")
     if pickle_load_args:
         raise TypeError(f"load: unknown arguments {', '.join(pickle_load_args)}; of pickle.load's there is encoding")
@@ -134,6 +138,16 @@ def load(
         raise ArgumentError("load: mmap=True needs a path, not an open file", {"got": type(f).__name__})
     with reading(f):
         return _read(f, map_location, None, encoding, weights_only is False)
+
+
+def _refuse_other_pickles(what: str, module: Any) -> None:
+    """Say that another module would not be asked: files are written and read by autojit, which executes nothing."""
+    if module not in (None, pickle):
+        raise UnsupportedError(
+            f"{what}: autojit writes and reads pickles itself, and asks no other module",
+            {"pickle_module": module},
+            "leave pickle_module out; keep objects of your own beside the file, by that module",
+        )
 
 
 def get_unsafe_globals_in_checkpoint(f: Path | BinaryIO) -> list[str]:

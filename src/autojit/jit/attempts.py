@@ -158,7 +158,7 @@ def _take_over(owner: JitFunction, found: Rebinds, drawn: Drawn, args: Args, kwa
         owner.payoff.begin_form()
     if owner.rebinding is not None:
         owner.rebinding.plans.follow(drawn, found.drawn, (owner.rebinding.held(), args, kwargs))
-    owner.counts.note(f"{found.why}: {', '.join(found.names())}")
+    owner.counts.note(f"{found.why}: {', '.join(found.names())}" if found.names() else found.why)
 
 
 def _with_drawn(owner: JitFunction, otherwise: DrawnOtherwise, drawn: Drawn) -> Callable[..., Any]:

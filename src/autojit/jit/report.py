@@ -17,7 +17,17 @@ from autojit.jit.needed_python import why_not_native
 from autojit.jit.open_numbers import FIXED
 from autojit.jit.read_objects import read_objects
 from autojit.jit.step import CompiledStep
-from autojit.jit.verdict import LINE_BY_LINE, called_back, renamed, size_names, size_places, verdict
+from autojit.jit.verdict import (
+    LINE_BY_LINE,
+    NO_ARRAYS,
+    SETTLED,
+    called_back,
+    renamed,
+    size_names,
+    size_places,
+    told_split,
+    verdict,
+)
 from autojit.runtime.pool import get_num_threads
 
 if TYPE_CHECKING:
@@ -130,6 +140,8 @@ def explain_function(function: JitFunction, verbose: bool = False) -> Page:
         lines += [f"{title} because", *(f"  {_one_line(reason)}" for reason in shown)]
         lines += _counted(len(reasons) - len(shown), "earlier reason(s)", "  ")
         lines += _advice(shown)
+    if any(split.outcome.size != 1 for step in steps for split in step.trace.splits):
+        lines.append(f"Python asks for the numbers of arrays; {NO_ARRAYS}")
     if not verbose:
         lines.append("explain(verbose=True) lists every guard, split and size")
     return Page("\n".join(lines))
@@ -141,10 +153,12 @@ _SIZES = re.compile(r"argument .*: (\w+)\[([^\]]*)\] -> (\w+)\[([^\]]*)\]")
 def _advice(reasons: Sequence[str]) -> list[str]:
     """What to do about these reasons."""
     ran = [reason for reason in reasons if LINE_BY_LINE in reason and AS_PIECES not in reason]
-    again = [reason for reason in reasons if LINE_BY_LINE not in reason]
+    again = [reason for reason in reasons if LINE_BY_LINE not in reason and not reason.startswith(SETTLED)]
     lines = ["  to have it compiled: move that line out of the step, or return what it needs"] if ran else []
     if not all(map(_is_size, again)):
         lines.append("  to avoid it: pass changing values as tensors, or keep them constant between calls")
+    elif not again and not ran:
+        lines.append("  every call does it from then on: nothing to do")
     elif again:
         lines.append("  sizes that change are left open from then on: nothing to do, unless this goes on")
     return lines
@@ -212,7 +226,7 @@ def _headline(step: CompiledStep) -> str:
 
 
 def _decided(step: CompiledStep) -> list[str]:
-    lines = [f"  split      {s.value.type} == {s.outcome!s:.40} at {s.source}" for s in step.trace.splits]
+    lines = [f"  split      {told_split(split)}" for split in step.trace.splits]
     lines += [f"  decided    {g.outcome} of numbers at {g.source}" for g in step.trace.number_guards]
     return lines + [f"  sizes      {guard} at {source}" for guard, source in step.trace.size_guards]
 

@@ -14,9 +14,12 @@ from autojit.jit.needed_python import why_not_native
 if TYPE_CHECKING:
     from autojit.jit.function import JitFunction
     from autojit.jit.step import CompiledStep
+    from autojit.jit.trace_entries import Split
 
 OFTEN = 4  # captures from which on their number is the news: three serve every batch size
 LINE_BY_LINE = "line by line"
+SETTLED = ("assigned ", "changing between calls", "done after every call")
+"""How reasons begin that hold once: from then on the step does at every call what the function does."""
 BATCH = "batch"
 
 
@@ -32,14 +35,28 @@ def verdict(function: JitFunction) -> str:
         return f"some calls run {LINE_BY_LINE}: {line_by_line}"
     if back:
         return f"{len(back)} op(s) of a call are computed by Python: {back[0]}{', ...' if len(back) > 1 else ''}"
-    if function.counts.captures >= OFTEN and reasons:
-        return f"captured {function.counts.captures} times, last because {reasons[-1]}"
+    arrays = next((split for split in step.trace.splits if split.outcome.size != 1), None)
+    if function.counts.captures >= OFTEN and arrays is not None:
+        return f"captured {function.counts.captures} times: Python asks for {told_split(arrays)} ({NO_ARRAYS})"
+    lasting = [reason for reason in reasons if not reason.startswith(SETTLED)]
+    if function.counts.captures >= OFTEN and lasting:
+        return f"captured {function.counts.captures} times, last because {lasting[-1]}"
     if not step.is_whole:
         count, place = len(step.trace.splits), step.trace.splits[0].source
         return f"Python decides {count} time(s) in a call, first at {place} (aj.cond and aj.where stay in native code)"
     if step.entry is None and step.calls > 1:
         return f"compiled, but calls go through Python: {why_not_native(step) or 'its first calls do'}"
     return "compiled: a call is one native call"
+
+
+NO_ARRAYS = "other numbers are captured again: use a function of autojit's there, or ask outside of the step"
+
+
+def told_split(split: Split) -> str:
+    """What Python asked for: an outcome, or the numbers of a whole array."""
+    if split.outcome.size == 1:
+        return f"{split.value.type} == {split.outcome!s:.40} at {split.source}"
+    return f"all numbers of {split.value.type} at {split.source}"
 
 
 def called_back(lowered: LoweredStep) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from autojit.library.checks import opcheck
 from autojit.library.libraries import Library, define, fallthrough_kernel, get_ctx, impl
+from autojit.library.libraries import _scoped_library as _scoped_library
 from autojit.library.registration import (
     CustomOpDef,
     custom_op,

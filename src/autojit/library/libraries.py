@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from autojit.core.errors import ArgumentError, UnsupportedError, UsageError
@@ -88,6 +89,16 @@ class Library:
 
     def _destroy(self) -> None:
         self._finalizer()
+
+
+@contextmanager
+def _scoped_library(ns: str, kind: str, dispatch_key: str = "") -> Iterator[Library]:
+    """A `Library` that ends with the block, as tests of operators write it."""
+    library = Library(ns, kind, dispatch_key)
+    try:
+        yield library
+    finally:
+        library._destroy()
 
 
 def _undone(steps: list[Callable[[], None]]) -> None:

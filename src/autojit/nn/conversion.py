@@ -18,16 +18,20 @@ from autojit.tensor.state import bump_guard_epoch
 
 
 def convert_parameter(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
-    """Replace the data of a parameter and its gradient by ``fn`` of them; the parameter object stays."""
-    data = parameter.data
-    converted = fn(data)
-    if converted is data:
+    """Replace the data of a parameter and its gradient by ``fn`` of them; the parameter object stays.
+
+    ``fn`` sees the tensors themselves: if it writes to them, histories that kept them know.
+    """
+    given: Tensor = parameter.data if is_lazy(parameter) else parameter
+    grad, converted = parameter.grad, fn(given)
+    if converted is not given:
+        parameter.grad = None  # a gradient of the old dtype would not fit the new data
+        parameter.data = converted.detach()
+    if grad is None:
         return
-    grad = parameter.grad
-    parameter.grad = None  # a gradient of the old dtype would not fit the new data
-    parameter.data = converted
-    if grad is not None:
-        parameter.grad = fn(grad.detach()).requires_grad_(grad.requires_grad)
+    converted = fn(grad)
+    if converted is not grad or parameter.grad is None:
+        parameter.grad = converted.detach().requires_grad_(grad.requires_grad)
 
 
 _FORMS = re.compile("([PN]([DN]B?B?)?|DB?B?|TB?B?)?")

@@ -143,7 +143,8 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             self._forget(name, keep="_modules", what="module")
-            self.register_module(name, value)
+            self._modules[name] = registered("module", self, name, value)  # a __getattr__ that needs it is not asked
+            bump_guard_epoch()
         elif isinstance(value, Buffer) and not self._is_other_member(name):
             register_as_told(self, name, value)
         elif not self._replaces_member(name, value):

@@ -39,7 +39,10 @@ _OTHERS = {
         "_ConvTransposeNd": "convolution:_Transposed",
         "_LazyConvXdMixin": "lazy:_LazyConvolution",
     },
-    "modules.module": {"_IncompatibleKeys": "state_dict:IncompatibleKeys"},
+    "modules.module": {
+        "_IncompatibleKeys": "state_dict:IncompatibleKeys",
+        "_EXTRA_STATE_KEY_SUFFIX": "state_dict:_EXTRA_STATE",
+    },
     "modules.adaptive": {"_ASMoutput": "output_loss:AdaptiveOutput"},
 }
 _provide("autojit.nn", {f"modules.{path}": homes for path, homes in _HOMES.items()}, _OTHERS)

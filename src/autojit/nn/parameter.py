@@ -54,9 +54,6 @@ class Parameter(Tensor):
             )
         return Tensor._make_subclass(cls, data.detach(), requires_grad)
 
-    def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
-        """Everything was done by ``__new__``; Tensor's own initialiser must not run again."""
-
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
 
@@ -87,9 +84,6 @@ class Buffer(Tensor):
         made: Buffer = Tensor._make_subclass(cls, data.detach(), data.requires_grad)
         made.persistent = persistent
         return made
-
-    def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
-        """Everything was done by ``__new__``."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
         found: Buffer | None = memo.get(id(self))

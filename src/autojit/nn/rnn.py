@@ -194,7 +194,7 @@ class RNNBase(Recurrent):
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
         weight = next(iter(self._parameters.values()))
-        if weight is not None and input.dtype is not weight.dtype and thread.autocast is None:
+        if weight is not None and input.dtype != weight.dtype and thread.autocast is None:
             raise ArgumentError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}).",
                 {"input": input},

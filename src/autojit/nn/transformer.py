@@ -82,7 +82,7 @@ class _Layer(Module):
         self, attention: Module, x: Tensor, memory: Tensor, mask: Tensor | None, padding: Tensor | None,
         is_causal: bool,
     ) -> Tensor:  # fmt: skip
-        is_causal = is_causal and mask is not None
+        is_causal = mask is not None and is_causal  # in this order a hint that nobody knows yet is handed on
         output: Tensor = attention(
             x, memory, memory, attn_mask=mask, key_padding_mask=padding, is_causal=is_causal, need_weights=False
         )[0]

@@ -81,5 +81,10 @@ _OTHERS = [  # those first that more programs use
     "while_sweeps", "requirements", "failed_matrices", "host_calls", "flex_attention", "collectives", "ranks",
     "native_libraries",
 ]  # fmt: skip
-__getattr__ = _LazyNames(__name__, others=" ".join(f"autojit.ops.{module}" for module in _OTHERS), listed=True)
+__getattr__ = _LazyNames(
+    __name__,
+    {"aten": "autojit.library.torch_operators"},
+    others=" ".join(f"autojit.ops.{module}" for module in _OTHERS),
+    listed=True,
+)
 _Op.registry.others = __getattr__.others

@@ -165,6 +165,7 @@ def hardshrink(x: O, width: float = 0.5) -> O:
     return where(logical_and(ge(x, -width), le(x, width)), 0, x)
 
 
+@rounded_once  # the bound keeps its digits: 0.1 is less than the half nearest to it
 def threshold(x: O, bound: float, value: float) -> O:
     """``x`` where it exceeds ``bound``, else ``value``."""
     return where(le(x, bound), value, x)

@@ -36,6 +36,18 @@ def count_change(made_in: Any, what: str) -> None:
     bump_guard_epoch()
 
 
+def own(optimizer: object, name: str) -> Any:
+    """What an optimiser holds under a property's name.
+
+    Raises:
+        AttributeError: it holds none, as an object that was given an optimiser's class: its ``__getattr__`` is asked.
+    """
+    try:
+        return vars(optimizer)[name]
+    except KeyError:
+        raise AttributeError(f"{type(optimizer).__name__!r} object has no attribute {name!r}") from None
+
+
 def _outside_steps(*names: str) -> Callable[[type], type]:
     """A class decorator: these methods count as changes, which steps do not make."""
     return counting(*names, note=lambda table: count_change(getattr(table, "made_in", made_now()), table.what))

@@ -19,7 +19,7 @@ from autojit.core.layout import strided
 from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, step_counter, stepping, zeros_like
-from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, count_change
+from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, count_change, own
 from autojit.optim.given import check_parameter, check_saved, fill, groups_of, listed, refuse
 from autojit.optim.given import required as required
 from autojit.optim.kept_state import kept_state
@@ -86,7 +86,7 @@ class Optimizer:
     @property
     def state(self) -> defaultdict[Any, dict[str, Any]]:
         """What is kept by parameter; loaded state may have keys of its own."""
-        found: defaultdict[Any, dict[str, Any]] = self.__dict__["state"]
+        found: defaultdict[Any, dict[str, Any]] = own(self, "state")
         trace = now_of_thread.trace
         if trace is not None:
             trace.follow(self)
@@ -100,7 +100,7 @@ class Optimizer:
     @property
     def param_groups(self) -> list[ParamGroup]:
         """The groups of parameters, each a dictionary with ``params`` and options."""
-        found: list[ParamGroup] = self.__dict__["param_groups"]
+        found: list[ParamGroup] = own(self, "param_groups")
         return found
 
     @param_groups.setter
@@ -188,7 +188,7 @@ class Optimizer:
                 if set_to_none:
                     p.grad = None  # written without reading: a trace needs no old gradient
                 elif p.grad is not None:
-                    p.grad.detach_().zero_()
+                    (p.grad.requires_grad_(False) if p.grad.grad_fn is None else p.grad.detach_()).zero_()
 
     vars(zero_grad)["reads_parameters_alone"] = True  # compiled steps may call it after a schedule
 

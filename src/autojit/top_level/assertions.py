@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.overrides import handle_torch_function, has_torch_function_unary
 from autojit.tensor import Tensor
 
 __all__ = ["_assert", "_assert_async", "_check", "_check_index", "_check_is_size", "_check_type", "_check_value"]
@@ -13,7 +14,7 @@ __all__ = ["_assert", "_assert_async", "_check", "_check_index", "_check_is_size
 Message = Callable[[], str] | None
 
 
-def _assert(condition: Any, message: str) -> None:
+def _assert(condition: Any, message: str) -> Any:
     """``assert condition, message``, as a function; a condition that is a tensor has one element.
 
     Raises:
@@ -23,8 +24,11 @@ def _assert(condition: Any, message: str) -> None:
         >>> import autojit as aj
         >>> aj._assert(aj.tensor(3) > 2, "too small")
     """
+    if type(condition) is not Tensor and has_torch_function_unary(condition):
+        return handle_torch_function(_assert, (condition,), condition, message)
     if not bool(condition):
         raise AssertionError(message)
+    return None
 
 
 def _assert_async(condition: Tensor, message: str = "") -> None:

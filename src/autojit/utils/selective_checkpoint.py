@@ -139,6 +139,22 @@ class _Taking(_Run):
         return results[0] if op.n_outputs == 1 else tuple(results)
 
 
+_MADE_OF = {
+    **dict.fromkeys(("addmm", "addmv", "baddbmm", "bmm", "linear", "mm", "mv"), "matmul"),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "convolution"),
+}
+"""By the names of functions and operators of torch's, the op that does most of their work here."""
+
+
+def _op_name(chosen: Any) -> str:
+    """The op that an entry of a list means: ``torch.ops.aten.mm.default`` and ``aj.mm`` mean ``matmul``."""
+    if isinstance(chosen, str):
+        return chosen
+    named = getattr(chosen, "name", None)
+    name = named if isinstance(named, str) else str(getattr(chosen, "overloadpacket", chosen).__name__)
+    return _MADE_OF.get(name, name)
+
+
 def _of_list(chosen: Sequence[Any]) -> Callable[..., CheckpointPolicy]:
     """The policy that keeps results of these ops: names, functions of that name, or classes of ops."""
     for each in chosen:
@@ -147,7 +163,7 @@ def _of_list(chosen: Sequence[Any]) -> Callable[..., CheckpointPolicy]:
                 f"Expected op in `op_list` to be an OpOverload, a name or a function, but got: {each!r} of type "
                 f"{type(each).__name__} instead."
             )
-    names = {each if isinstance(each, str) else getattr(each, "name", None) or each.__name__ for each in chosen}
+    names = {_op_name(each) for each in chosen}
 
     def policy(context: SelectiveCheckpointContext, op: Any, *operands: Any) -> CheckpointPolicy:
         return CheckpointPolicy.MUST_SAVE if op.name in names else CheckpointPolicy.PREFER_RECOMPUTE

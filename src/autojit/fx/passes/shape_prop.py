@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.fx.interpreter import Interpreter
 from autojit.fx.node import Node, map_aggregate
@@ -20,6 +23,9 @@ class TensorMetadata(NamedTuple):
     dtype: DType
     requires_grad: bool
     stride: tuple[int, ...]
+    memory_format: Any
+    is_quantized: bool = False
+    qparams: Mapping[str, Any] = MappingProxyType({})
 
 
 class ShapeProp(Interpreter):
@@ -42,7 +48,7 @@ class ShapeProp(Interpreter):
             if not isinstance(part, Tensor):
                 return part
             found.append(part)
-            return TensorMetadata(part.shape, part.dtype, part.requires_grad, part.stride())
+            return TensorMetadata(part.shape, part.dtype, part.requires_grad, part.stride(), _format_of(part))
 
         meta = map_aggregate(result, noted)
         if found:
@@ -53,3 +59,10 @@ class ShapeProp(Interpreter):
     def propagate(self, *args: Any) -> Any:
         """The result for examples."""
         return self.run(*args)
+
+
+def _format_of(tensor: Tensor) -> Any:
+    """The format in which a tensor is without gaps; None: in none."""
+    formats: list[Any] = [aj.contiguous_format]
+    formats += {4: [aj.channels_last], 5: [aj.channels_last_3d]}.get(tensor.ndim, [])
+    return next((kind for kind in formats if tensor.is_contiguous(memory_format=kind)), None)
