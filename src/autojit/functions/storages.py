@@ -92,7 +92,7 @@ class UntypedStorage:
         size, itemsize = self.nbytes(), self._array.itemsize
         return as_strided(from_lowest, (size // itemsize,), (itemsize,)).view(np.uint8)
 
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self._bytes(), dtype, copy=copy)
 
     def __getitem__(self, place: int | slice) -> Any:
