@@ -5,7 +5,6 @@ The sequence (Joe and Kuo's direction numbers, 30 bits) is torch's; scrambled on
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from typing import Any
 
@@ -48,7 +47,7 @@ class SobolEngine:
         if not 1 <= dimension <= self.MAXDIM:
             raise ValueError(f"Supported range of dimensionality for SobolEngine is [1, {self.MAXDIM}]")
         try:
-            qmc = importlib.import_module("scipy.stats.qmc")
+            from scipy.stats import qmc
         except ImportError:
             raise UsageError(
                 "SobolEngine: SciPy computes the points, and is not installed", fix="pip install scipy"

@@ -150,3 +150,15 @@ def test_derivatives_of_convolutions_as_functions(ndim: int) -> None:
     )
     for a, b in zip(found, expected, strict=True):
         assert aj.allclose(a, b)
+
+
+@pytest.mark.parametrize("ndim", [2, 3])
+def test_fractional_windows_take_the_first_of_more_places_than_images(ndim: int) -> None:
+    pool = getattr(F, f"fractional_max_pool{ndim}d")
+    x, samples = aj.randn(2, 4, *[6] * ndim), aj.rand(3, 4, ndim)
+    both = pool(x, 2, 3, _random_samples=samples)
+    aj.testing.assert_close(both, pool(x, 2, 3, _random_samples=samples[:2]))
+    aj.testing.assert_close(pool(x[0], 2, 3, _random_samples=samples), both[0])
+    for wrong in (samples[:1], samples[:, :3], samples[..., 1:]):
+        with pytest.raises(RuntimeError, match="Expect _random_samples"):
+            pool(x, 2, 3, _random_samples=wrong)

@@ -293,3 +293,18 @@ def test_rows_are_bounded_without_their_tangents() -> None:
         found = F.embedding(aj.tensor([1]), dual, max_norm=1.0)
         assert aj.equal(aj.autograd.forward_ad.unpack_dual(found).tangent, aj.ones(1, 2))
     assert float(weight[1].norm()) <= 1.0 < float(weight[0].norm())
+
+
+@pytest.mark.parametrize("cell", [nn.RNNCell, nn.GRUCell, nn.LSTMCell])
+def test_cells_say_which_state_does_not_fit(cell: Any) -> None:
+    layer, x = cell(10, 20), aj.randn(3, 10)
+    pair = cell is nn.LSTMCell
+    with pytest.raises(RuntimeError, match="input has inconsistent input_size: got 11 expected 10"):
+        layer(aj.randn(3, 11))
+    wide, long = aj.randn(3, 21), aj.randn(5, 20)
+    with pytest.raises(RuntimeError, match=f"hidden{int(pair)} has inconsistent hidden_size: got 21, expected 20"):
+        layer(x, (aj.randn(3, 20), wide) if pair else wide)
+    with pytest.raises(RuntimeError, match="Input batch size 3 doesn't match hidden0 batch size 5"):
+        layer(x, (long, long) if pair else long)
+    with pytest.raises(RuntimeError, match="Input batch size none doesn't match hidden0 batch size 5"):
+        layer(x[0], (long, long) if pair else long)

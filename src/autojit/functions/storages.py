@@ -18,7 +18,7 @@ from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, storage_of, wrap
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
 
 @top_level
@@ -92,7 +92,7 @@ class UntypedStorage:
         size, itemsize = self.nbytes(), self._array.itemsize
         return as_strided(from_lowest, (size // itemsize,), (itemsize,)).view(np.uint8)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self._bytes(), dtype, copy=copy)
 
     def __getitem__(self, place: int | slice) -> Any:
@@ -103,12 +103,12 @@ class UntypedStorage:
             raise UsageError(f"Trying to slice with a step of {place.step}, but only a step of 1 is supported")
         return UntypedStorage(wrap(self._bytes()[place]))
 
-    def __setitem__(self, place: int | slice, value: Any) -> None:
+    def __setitem__(self, place: int | slice, value: int | NDArray[np.uint8]) -> None:
         self._bytes()[place] = value
 
     def tolist(self) -> list[Any]:
         """The bytes as Python numbers."""
-        return self._bytes().tolist()
+        return [int(byte) for byte in self._bytes()]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UntypedStorage) and self.data_ptr() == other.data_ptr()

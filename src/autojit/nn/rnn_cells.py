@@ -132,22 +132,19 @@ class RNNCellBase(Recurrent):
         self.reset_parameters()
 
     def _check(self, input: Tensor, *states: Tensor | None) -> None:
-        name = self._get_name()
-        for what, tensor, size in (
-            ("input", input, self.input_size),
-            *(("hidden", s, self.hidden_size) for s in states),
-        ):
+        for number, tensor in enumerate((input, *states)):
             if tensor is None:
                 continue
+            what, size = ("hidden", self.hidden_size) if number else ("input", self.input_size)
             if tensor.ndim not in (1, 2):
-                raise ArgumentError(f"{name}: Expected {what} to be 1D or 2D, got {tensor.ndim}D instead")
+                raise ArgumentError(f"{self._get_name()}: Expected {what} to be 1D or 2D, got {tensor.ndim}D instead")
+            named = f"hidden{number - 1}" if number else "input"
             if tensor.shape[-1] != size:
-                raise ShapeError(f"{what} has inconsistent {what}_size: got {tensor.shape[-1]}, expected {size}")
+                comma = "," if number else ""  # torch's words
+                raise ShapeError(f"{named} has inconsistent {what}_size: got {tensor.shape[-1]}{comma} expected {size}")
             if tensor.shape[:-1] != input.shape[:-1]:
-                raise ShapeError(
-                    f"Input batch size {list(input.shape[:-1])} doesn't match hidden batch size "
-                    f"{list(tensor.shape[:-1])}"
-                )
+                given, other = (f"{s.shape[0]}" if s.ndim == 2 else "none" for s in (input, tensor))
+                raise ShapeError(f"Input batch size {given} doesn't match {named} batch size {other}")
 
     def _zeros(self, input: Tensor) -> Tensor:
         return aj.zeros((*input.shape[:-1], self.hidden_size), dtype=input.dtype, device=input.device)

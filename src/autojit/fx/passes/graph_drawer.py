@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from autojit.core.errors import UsageError
@@ -43,7 +42,7 @@ class FxGraphDrawer:
             RuntimeError: pydot is not installed.
         """
         try:
-            pydot = importlib.import_module("pydot")
+            import pydot
         except ImportError:
             raise UsageError(
                 "FXGraphDrawer requires the pydot package to be installed", fix="pip install pydot"

@@ -63,6 +63,7 @@ def _unfolded(input: Tensor, kernel_size: Extents, dilation: Extents, padding: E
     return seen.permute(order).reshape(*input.shape[:-3], taps, rows.count * columns.count)
 
 
+@own_memory
 def fold(
     input: Tensor,
     output_size: Extents,

@@ -122,10 +122,14 @@ def _pool(
     batch, channels = rows.shape[0], rows.shape[1]
     if samples is None:
         samples = aj.rand(batch, channels, ndim, dtype=input.dtype, device=input.device)
-    elif tuple(samples.shape) != (batch, channels, ndim):
+    elif samples.ndim != 3 or samples.shape[0] < batch or tuple(samples.shape[1:]) != (channels, ndim):
         raise ShapeError(
-            f"{name}(): Expect _random_samples of shape {(batch, channels, ndim)}", {"_random_samples": samples}
+            f"{name}(): Expect _random_samples.size(0) no less then input batch size, and of shape "
+            f"{(batch, channels, ndim)}",
+            {"_random_samples": samples},
         )
+    else:
+        samples = samples[:batch]
     places = _places(samples, ndim, extents, outputs, kernel)
     seen = rows.gather(2, places.flatten(2)).reshape(places.shape)
     best, tap = seen.max(-1)

@@ -48,13 +48,15 @@ def _max_pool(
     check_rank(name, input, ndim)
     found = windows(name, input, kernel_size, stride, padding, dilation, ndim, ceil_mode)
     node = _node("MaxPool{}DWithIndices", ndim)
-    if not return_indices and _is_short(found) and input.is_contiguous():
+    ends_sliced = found[0].size == 1  # over the axis that comes last, maxima of one element are a view, with gaps
+    if not return_indices and not ends_sliced and _is_short(found) and input.is_contiguous():
         return in_one_step("window_maxima", (_spans(found, ceil_mode), lowest(input)), input, node=node)
     best, places = input, list[Tensor]() if return_indices else None
     for axis in reversed(range(ndim)):
         best, places = window_max(best, input.ndim - ndim + axis, found[axis], places)
-    if best is not input:
-        rename_node(best, node)
+    if ends_sliced:
+        best = best.clone()
+    rename_node(best, node)
     return best if places is None else (best, flat_places(places, input.shape[-ndim:]))
 
 
