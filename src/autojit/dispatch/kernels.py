@@ -221,8 +221,11 @@ def _wanted(operands: Sequence[Any]) -> tuple[int, ...] | None:
     """Which operands a backward pass is to give cotangents of, where that is not all or none."""
     if len(operands) == 1 or not state.grad_enabled:
         return None
-    found = tuple([k for k, t in enumerate(operands) if isinstance(t, Tensor) and wants_grad(t)])
-    return found if 0 < len(found) < len(operands) else None
+    found = []
+    for k, t in enumerate(operands):
+        if isinstance(t, Tensor) and (t._requires_grad if t._view is None else wants_grad(t)):
+            found.append(k)
+    return tuple(found) if 0 < len(found) < len(operands) else None
 
 
 def _serves(operands: Sequence[Any]) -> bool:
