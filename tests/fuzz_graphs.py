@@ -1,8 +1,9 @@
 """Random small graphs, compiled and compared with the interpreter.
 
 ``graph_case(seed)`` draws a graph of 5 to 20 ops over all dtypes that have a native form: elementwise chains with
-broadcasts, reductions over random axes, reshapes, permutations, slices, pads, flips, concatenations, slice updates,
-gathers, scatters, scans, sorts and matrix products, over extents that include 0, 1, primes and more than a chunk.
+broadcasts, reductions over random axes, reshapes, permutations, slices, strided views, pads, flips, concatenations,
+slice updates, gathers, scatters, scans, sorts and matrix products, over extents that include 0, 1, primes and more
+than a chunk.
 
 ``python -m tests.fuzz_graphs 2000 [first seed] [how]`` runs a campaign and prints every seed that fails;
 ``how`` joins some of ``fine``, ``checked``, ``donated`` by commas (see ``cut``).
@@ -29,6 +30,7 @@ from autojit.core.types import TensorType
 from autojit.ir import Graph, GraphBuilder, Op, evaluate, verify
 from autojit.ir.op import bind
 from autojit.ops.indexing import Gather, GatherNd, IndexSelect
+from autojit.ops.reinterpret import AsStrided
 from autojit.ops.scattering import IndexPut, IndexUpdate, Scatter
 from tests.codegen.agreement import check_compiled, check_donated, check_fenced
 from tests.on_cpu import compiling_with
@@ -55,7 +57,7 @@ class Drawer:
             self.reduce, self.reduce, self.reduce, self.normalize, self.arg_reduce, self.reshape, self.permute,
             self.slice, self.pad, self.flip, self.concatenate, self.broadcast, self.slice_update, self.gather,
             self.index_select, self.gather_nd, self.scatter, self.index_update, self.index_put, self.matmul,
-            self.cumulative, self.iota, self.diagonal, self.unfold, self.sort,
+            self.cumulative, self.iota, self.diagonal, self.unfold, self.strided, self.sort,
         ]  # fmt: skip
 
     # -- choices
@@ -330,6 +332,19 @@ class Drawer:
         axis = int(np.argmax(x.spec.shape))
         size = int(self.rng.integers(1, min(x.spec.shape[axis], 4) + 1))
         return ops.unfold(x, axis, size, int(self.rng.integers(1, 4)))
+
+    def strided(self) -> Any:
+        """The operand's shape or another, by any steps that stay within it."""
+        x = self.any(lambda t: 0 < t.ndim < 4 and 0 < t.size < 3000)
+        shape = list(x.spec.shape) if self.chance(0.5) else [int(n) for n in self.rng.integers(1, 5, 2)]
+        room, strides = x.spec.size - 1, []
+        for n in shape:
+            most = room // max(n - 1, 1)
+            strides.append(int(self.rng.integers(0, min(most, 40) + 1)))
+            room -= (n - 1) * strides[-1]
+        if room < 0:
+            return x
+        return bind(AsStrided(tuple(shape), tuple(strides), int(self.rng.integers(0, room + 1)), x.spec.size), x)
 
     def sort(self) -> Any:
         x = self.any(lambda t: t.ndim > 0 and t.size < 3000)

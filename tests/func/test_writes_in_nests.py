@@ -53,7 +53,6 @@ def _columns(body: Body) -> Body:
 TRANSFORMS: dict[str, Callable[[Body], Body]] = {
     "vmap": _rows,
     "vmap of one": _columns,
-    "grad 0": lambda body: func.grad(_squared(body), 0),
     "grad 1": lambda body: func.grad(_squared(body), 1),
     "jvp": lambda body: lambda x, y: func.jvp(body, (x, y), (y, x))[1],
     "vjp": lambda body: lambda x, y: func.vjp(body, x, y)[1](x * y)[1],
@@ -89,8 +88,8 @@ def _agree(outer: str, inner: str, bodies: dict[str, tuple[Body, Body]]) -> None
 
 
 @pytest.mark.usefixtures("lightly_compiled")
-@pytest.mark.parametrize("inner", TRANSFORMS)
-@pytest.mark.parametrize("outer", TRANSFORMS)
+@pytest.mark.parametrize("inner", ("vmap", "grad 1", "jvp"))
+@pytest.mark.parametrize("outer", ("vmap of one", "grad 1", "jvp"))
 def test_a_write_in_a_nest_is_its_out_of_place_form(inner: str, outer: str) -> None:
     def out_of_place(form: Body) -> Body:
         return lambda x, y: aj.sin(form(x * 1, y))
@@ -111,7 +110,7 @@ VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.usefixtures("lightly_compiled")
-@pytest.mark.parametrize("inner", ("jvp", "grad 1", "vmap"))
+@pytest.mark.parametrize("inner", ("jvp", "grad 1"))
 @pytest.mark.parametrize("outer", ("jvp", "vjp"))
 def test_a_view_in_a_nest_sees_what_is_written_to_its_base(inner: str, outer: str) -> None:
     def written(view: Callable[[Tensor], Tensor]) -> Body:

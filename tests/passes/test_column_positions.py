@@ -47,10 +47,12 @@ def test_two_folds_find_the_first_place_of_the_extreme(
             np.testing.assert_array_equal(evaluate(found, [x])[0], kind((axis,)).eager(x))
 
 
-def test_compiled_positions_along_columns_are_those_of_numpy(rng: np.random.Generator) -> None:
-    x = _ties(rng, (40, 33), float32)
-    (found,) = compile(_seeking(Argmax((0,)), x.shape, float32)).executable.run([x])
-    np.testing.assert_array_equal(found, np.argmax(x, axis=0))
+@pytest.mark.parametrize("dtype", [float32, float64, float16, bfloat16, int64, int8, uint8], ids=str)
+def test_compiled_positions_along_columns_are_those_of_numpy(dtype: DType, rng: np.random.Generator) -> None:
+    for shape, axis in (((40, 33), 0), ((3, 7, 16), 1), ((2, 2, 5, 4), 1)):
+        x = _ties(rng, shape, dtype)
+        (found,) = compile(_seeking(Argmax((axis,)), shape, dtype)).executable.run([x])
+        np.testing.assert_array_equal(found, Argmax((axis,)).eager(x))
 
 
 def test_rows_and_narrow_columns_keep_their_op() -> None:

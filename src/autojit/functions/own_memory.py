@@ -22,7 +22,7 @@ from autojit.tensor.tensor import Tensor
 
 def own_memory(function: F) -> F:
     """The function, whose result never shows memory of its first operand."""
-    return _finished(function, lambda found, operand: clone(found) if _shows(found, operand) else found)
+    return _finished(function, _with_own_memory)
 
 
 def no_view_of_parts(function: F) -> F:
@@ -30,7 +30,7 @@ def no_view_of_parts(function: F) -> F:
     return _finished(function, _without_base)
 
 
-def _finished(function: F, finish: Callable[[Any, Tensor], Any]) -> F:
+def _finished(function: F, finish: Callable[[object, Tensor], object]) -> F:
     """The function, of whose result ``finish(result, first operand)`` makes what callers get."""
 
     def call(*arguments: object, **options: object) -> Any:
@@ -46,15 +46,18 @@ def _finished(function: F, finish: Callable[[Any, Tensor], Any]) -> F:
     return called_like(function, call)
 
 
-def _without_base(found: Any, operand: Tensor) -> Any:
+def _with_own_memory(found: object, operand: Tensor) -> object:
+    return clone(found) if isinstance(found, Tensor) and _shows(found, operand) else found
+
+
+def _without_base(found: object, operand: Tensor) -> object:
     for t in found if isinstance(found, tuple) else (found,):
-        no_view(t, operand)
+        if isinstance(t, Tensor):
+            no_view(t, operand)
     return found
 
 
-def _shows(found: object, operand: Tensor) -> bool:
-    if not isinstance(found, Tensor):
-        return False
+def _shows(found: Tensor, operand: Tensor) -> bool:
     if found is operand or (found._storage is not None and found._storage is operand._storage):
         return True
     a, b = found._array, operand._array

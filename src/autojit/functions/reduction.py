@@ -359,14 +359,15 @@ def _max_or_min(input: Tensor, dim: Any, keepdim: bool, other: Tensor | None, wh
     if dim is None:
         require_some(type_of(input).size, what, _EMPTY_EXTREME, "usage")
         return extreme(input)
-    if type_of(input).ndim:
-        _refuse_empty(what, type_of(input).shape, (normalize_axis(dim, type_of(input).ndim, what),))
-    index = position(input, dim, True)
-    if type_of(input).ndim == 0:
-        return ValuesIndices(input.clone(), index)
+    if not type_of(input).ndim:
+        return ValuesIndices(input.clone(), position(input, dim, True))
     axis = normalize_axis(dim, type_of(input).ndim, what)
+    _refuse_empty(what, type_of(input).shape, (axis,))
+    index = position(input, axis, True)
     values = ops.gather(input, axis, index)
-    return ValuesIndices(*(t if keepdim else no_view(t.squeeze(axis), input) for t in (values, index)))
+    if not keepdim:
+        values, index = no_view(values.squeeze(axis), input), no_view(index.squeeze(axis), input)
+    return ValuesIndices(values, index)
 
 
 @declared(out=True)

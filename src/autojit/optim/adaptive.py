@@ -111,8 +111,8 @@ class Adagrad(Optimizer):
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if not state:
             state["step"] = step_counter()
-            value = group.plain("initial_accumulator_value")  # of both parts, which are adapted one by one
-            state["sum"] = full_like(p, complex(value, value) if p.is_complex() else value)
+            first = full_like(p, group.plain("initial_accumulator_value"))
+            state["sum"] = first * (1 + 1j) if p.is_complex() else first  # both parts, which are adapted one by one
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         t = advance(state["step"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from autojit.core.dtypes import DType, int32, int64
+from autojit.core.dtypes import HALVES, DType, float32, int32, int64
 from autojit.core.machine import Machine
 from autojit.core.sizes import is_symbolic, typical
 from autojit.ir.builder import GraphBuilder
@@ -54,6 +54,8 @@ def _position(builder: GraphBuilder, node: Node, x: Value) -> Value:
     assert isinstance(op, Position)
     (axis,), shape = op.axes, x.type.shape
     counted = _counting_dtype(shape[axis])
+    if x.type.dtype in HALVES:  # folds of halves run in float32 (``expand``, which came before)
+        (x,) = builder.apply(Cast(float32), [x])
     (best,) = builder.apply(op.extreme((axis,)), [x])
     (best,) = builder.apply(Reshape((*shape[:axis], 1, *shape[axis + 1 :])), [best])
     (found,) = builder.apply(Eq(), [x, best])

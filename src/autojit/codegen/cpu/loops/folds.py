@@ -49,6 +49,8 @@ class FoldPrinter(CachingPrinter):
         offset = 0
         for k, accumulator in enumerate(self.program.accumulators):
             if accumulator.prefix or self._is_direct(accumulator):
+                dtype = accumulator.value.type.dtype  # what folds in memory has room for what it folds in
+                assert accumulator.kind == "all" or fold_dtype(dtype) is dtype, accumulator
                 continue
             self.partials[k] = offset
             count = self.walk.inner_count if accumulator.kind == "col" else 1
