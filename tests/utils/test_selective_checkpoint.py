@@ -51,7 +51,9 @@ def test_what_is_kept_does_not_change_the_derivative(policy: Any, twice: bool) -
 
 
 @pytest.mark.parametrize(
-    "named", ["matmul", aj.mm, aj.ops.aten.mm.default, aj.ops.aten.addmm, Matmul], ids=lambda named: str(named)[:30]
+    "named",
+    ["matmul", aj.mm, aj.ops.aten.mm.default, aj.ops.aten.addmm, Matmul],
+    ids=["a name", "a function", "an overload", "a packet", "an op"],
 )
 def test_kept_ops_are_not_computed_again(monkeypatch: pytest.MonkeyPatch, named: Any) -> None:
     counts = []
