@@ -25,7 +25,8 @@ from autojit.autograd.pieces import CUTS, Pieces, may_be_piece
 from autojit.autograd.running import current_walk, running
 from autojit.autograd.turned_products import NOT_TURNED, PRODUCTS, run_product, turns
 from autojit.core.errors import DifferentiationError
-from autojit.core.source import here, in_rule, leave, place_in_history
+from autojit.core.rule_places import in_rule
+from autojit.core.source import here, leave, place_in_history
 from autojit.dispatch.replay import Rules
 from autojit.history.op_node import OpNode
 from autojit.ops.cotangent_masks import masking

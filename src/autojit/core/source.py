@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from autojit.core.program_parts import PLAIN, Part
+from autojit.core.rule_places import in_rule
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARIES = (os.path.dirname(os.path.abspath(os.__file__)) + os.sep, os.path.dirname(np.__file__) + os.sep)
@@ -214,16 +215,6 @@ def place_in_history(depth: int) -> Place | SourceLocation:
             callee = frame
         frame = frame.f_back
     return here(True, depth + 1)
-
-
-class _InRule(threading.local):
-    """Where what a derivative rule records was called for: where its backward pass was, some twenty frames out."""
-
-    of_pass: Place | SourceLocation | None = None  # of the innermost pass of this thread
-    place: Place | SourceLocation | None = None  # the same while a rule runs
-
-
-in_rule = _InRule()
 
 
 def place_of_change(depth: int) -> Place | SourceLocation:

@@ -418,13 +418,8 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 def _is_common(x: Tensor) -> bool:
     """Whether a composed op can compute at once: concrete elements, of a common dtype, along an axis."""
     array = x._array
-    return (
-        computes_at_once()
-        and is_concrete(array)
-        and array.dtype.char in _COMMON
-        and array.size != 0
-        and array.ndim != 0
-    )
+    is_plain = computes_at_once() and is_concrete(array)
+    return bool(is_plain and array.dtype.char in _COMMON and array.size and array.ndim)
 
 
 def _normalising(

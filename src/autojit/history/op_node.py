@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from autojit.core.errors import DifferentiationError
 from autojit.core.ports import ports
-from autojit.core.source import in_rule
+from autojit.core.rule_places import in_rule
 from autojit.core.types import TensorType
 from autojit.history.node_arguments import argument_of, extents_of, is_saved
 from autojit.history.saved import (
