@@ -74,11 +74,11 @@ def explain_backward() -> str:
     Example:
         >>> import autojit as aj
         >>> w = aj.ones(3, requires_grad=True)
-        >>> for _ in range(20):
+        >>> for _ in range(40):
         ...     y = w * 2
         ...     handle = y.register_hook(lambda grad: None)
         ...     y.sum().backward()
-        >>> said = aj.debug.explain_backward()  # "train.py:7: 0 of 4 passes ... native"
+        >>> said = aj.debug.explain_backward()  # "train.py:7: 0 of 24 passes ... native"
         >>> said[said.rindex("the engine's") :]  # doctest: +ELLIPSIS
         "the engine's: MulBackward0 (...) has hooks..."
     """

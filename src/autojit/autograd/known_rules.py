@@ -168,14 +168,16 @@ def known_rule(node: OpNode, rules: dict[Any, Any], key: tuple[Any, ...]) -> Kno
 def _made(
     node: OpNode, is_masked: bool, turned: tuple[bool, bool], wanted: tuple[bool, ...], arrived: tuple[bool, ...]
 ) -> Any:
-    """The rule of a node, recorded; `_NEVER` where it has to run as it is written."""
+    """The rule of a node, recorded; `_NEVER` where it has to run as it is written, 0 where another node may tell."""
+    if not all(isinstance(entry, Tensor | tuple | TensorType) for entry in (*node.primals, *node.results)):
+        return 0  # packed by a hook, or freed
     builder = GraphBuilder()
     sources: list[tuple[int, int]] = []
 
     def entered(kind: int, entries: Sequence[Any]) -> list[Any]:
         found: list[Any] = []
         for k, entry in enumerate(entries):
-            spec = type_of(entry) if isinstance(entry, Tensor) else _type_of(entry)
+            spec = type_of(entry) if isinstance(entry, Tensor) else type_of_meta(entry)
             found.append(builder.tracer(builder.input(spec)))
             sources.append((kind, k))
         return found
@@ -195,12 +197,6 @@ def _made(
     finally:
         turned_operands.flags = before
     return KnownRule(node, program, sources, wanted)
-
-
-def _type_of(entry: Any) -> TensorType:
-    if not isinstance(entry, tuple | TensorType):
-        raise TypeError("packed by a hook, or freed")
-    return type_of_meta(entry)
 
 
 def as_tensor(x: Any) -> Any:

@@ -2,7 +2,9 @@
 
 Gradients that a step makes get other memory where somebody holds what it has left there. Those that it only finds
 (an optimiser's step that is compiled by itself, after ``backward`` and ``zero_grad`` outside) are other tensors in
-every turn: the step follows them, and so does its entry, which would have to be made again otherwise.
+every turn: the step follows them, and so does its entry, which would have to be made again otherwise. So does one that
+accumulates into what another step has left (a function that updates, or logs, in some of its calls): the memory is its
+own from then on, as nobody but steps has seen it.
 """
 
 from __future__ import annotations
