@@ -252,6 +252,21 @@ def test_a_step_that_cannot_be_compiled_is_the_ops(monkeypatch: pytest.MonkeyPat
     assert optimizer._known_steps.why == "raised MemoryError: planted"
 
 
+@pytest.mark.usefixtures("at_once")
+def test_steps_that_native_code_cannot_serve_are_left_to_the_ops() -> None:
+    """Parameters with other memory in every step: each would be followed by Python, which takes longer than the ops."""
+
+    def other_memory(optimizer: Any, k: int) -> None:
+        for p in optimizer.param_groups[0]["params"]:
+            p.data = p.data.clone()
+
+    _, optimizer = trained(next(iter(ALGORITHMS.values())), 40, other_memory)
+    assert "were native" in optimizer._known_steps.why
+    assert optimizer._known_steps.native is None
+    _, optimizer = trained(next(iter(ALGORITHMS.values())), 80)
+    assert optimizer._known_steps.why == ""
+
+
 def own_memory_as_gradient(parameters: Any) -> list[Any]:
     return [p.detach() for p in parameters]
 
