@@ -137,6 +137,31 @@ def test_random_programs(seed: int, at_once: list[bool]) -> None:
     assert any(at_once)
 
 
+LAYERS: dict[str, Callable[[aj.Tensor], aj.Tensor]] = {
+    "layer norm": aj.nn.LayerNorm(6),
+    "group norm": aj.nn.GroupNorm(2, 6),
+    "batch norm": aj.nn.BatchNorm1d(6),
+    "GELU": aj.nn.GELU(),
+    "SiLU": aj.nn.SiLU(),
+    "GRU": lambda x: CELL(x, x[:, :4]),
+    "cross entropy": lambda x: aj.nn.functional.cross_entropy(x, aj.arange(4)),
+}
+CELL = aj.nn.GRUCell(6, 4)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_rules_of_layers_are_known(name: str, at_once: list[bool]) -> None:
+    """Composites, which keep what their derivatives read alone."""
+    x = aj.rand(4, 6).requires_grad_()
+
+    def gradient() -> Any:
+        return aj.autograd.grad(LAYERS[name](x * 2).square().sum(), x)[0]
+
+    wanted = as_written(gradient)
+    check_alike(gradient(), wanted, name)
+    assert all(at_once) or name == "GRU"  # a slice is a piece
+
+
 def test_gradients_share_no_memory(at_once: list[bool]) -> None:
     """A cotangent that goes to several leaves as it is, is theirs alone afterwards."""
     x, y, z = (aj.rand(3, 4).requires_grad_() for _ in range(3))

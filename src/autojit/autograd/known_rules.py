@@ -12,7 +12,7 @@ needs it gets a tensor of it (`as_tensor`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -151,6 +151,13 @@ def _saved(node: OpNode, kind: int, k: int) -> Any:
     return entry
 
 
+class _Unread(Tracer):
+    """An operand of which the node has kept the type alone: the rule does not read it."""
+
+    __slots__ = ()
+    is_type_only: ClassVar[bool] = True
+
+
 def known_rule(node: OpNode, rules: dict[Any, Any], key: tuple[Any, ...]) -> KnownRule | None:
     """The rule under a key: whether a mask is behind it, the turned operands, what is wanted and what has arrived."""
     rule = rules.get(key)
@@ -177,14 +184,17 @@ def _made(
     def entered(kind: int, entries: Sequence[Any]) -> list[Any]:
         found: list[Any] = []
         for k, entry in enumerate(entries):
-            spec = type_of(entry) if isinstance(entry, Tensor) else type_of_meta(entry)
-            found.append(builder.tracer(builder.input(spec)))
+            if isinstance(entry, Tensor):
+                found.append(builder.tracer(builder.input(type_of(entry))))
+            else:
+                found.append(_Unread(builder, builder.input(type_of_meta(entry))))
             sources.append((kind, k))
         return found
 
     before = turned_operands.flags
     try:
-        primals, results, bars = entered(0, node.primals), entered(1, node.results), entered(2, node.out_metas)
+        primals, results = entered(0, node.primals), entered(1, node.results)
+        bars = [builder.tracer(x.value) for x in entered(2, node.out_metas)]
         if any(v.type.device != CPU for v in builder.inputs):
             return _NEVER
         y_bars = [bar if is_there else None for bar, is_there in zip(bars, arrived, strict=True)]
