@@ -121,12 +121,7 @@ def _turned_back(leaf: Tensor, grad: Tensor) -> Any:
         and whole._storage is storage
         and storage.array is base
         and array.base is base
-        and type(base) is np.ndarray
-        and base.base is None
-        and base.shape == array.shape
-        and base.strides == array.strides == like.strides
-        and base.flags.c_contiguous
-        and base.flags.writeable
+        and _is_as_whole(array, base, like)
     )
     is_plain = not (grad._requires_grad or whole._requires_grad or state.trace is not None or state.layers)
     if not is_same or not is_plain or not ARGUMENTS_ARE_COUNTED:
@@ -144,21 +139,25 @@ def _turned_back(leaf: Tensor, grad: Tensor) -> Any:
 def _sole_base(grad: Tensor, like: Any) -> Any:
     """The same of a gradient whose array shows another one without a tensor around it."""
     array = grad._array
-    base = array.base if type(array) is np.ndarray else None
-    is_same = (
+    if type(array) is not np.ndarray or type(like) is not np.ndarray or not ARGUMENTS_ARE_COUNTED:
+        return None
+    base: Any = array.base
+    if grad._requires_grad or state.trace is not None or state.layers or not _is_as_whole(array, base, like):
+        return None
+    # the tensor, the names here and in the caller, the argument; the view, the name here, the argument
+    return base if is_held_once(array, 4) and is_held_once(base, 3) else None
+
+
+def _is_as_whole(array: Any, base: Any, like: Any) -> bool:
+    """Whether an array shows all of another one in its order, which is laid out as ``like`` and may be written."""
+    return (
         type(base) is np.ndarray
-        and type(like) is np.ndarray
         and base.base is None
         and base.shape == array.shape
         and base.strides == array.strides == like.strides
         and base.flags.c_contiguous
         and base.flags.writeable
-        and not grad._requires_grad
     )
-    if not is_same or state.trace is not None or state.layers or not ARGUMENTS_ARE_COUNTED:
-        return None
-    # the tensor, the names here and in the caller, the argument; the view, the name here, the argument
-    return base if is_held_once(array, 4) and is_held_once(base, 3) else None
 
 
 def _is_free_sparse(grad: Tensor) -> bool:
