@@ -30,7 +30,6 @@ from autojit.jit.outcomes import (
     ToCompare,
     attempted,
 )
-from autojit.jit.pieces import Pieces
 from autojit.jit.places import with_more
 from autojit.jit.pytree import Args, Kwargs
 from autojit.tensor.state import state
@@ -59,9 +58,9 @@ def settled(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Ran
         is_drawn = bool(drawn_so_far := DrawnOtherwise(()).given(drawn))
         if isinstance(outcome.reason, InVain):
             _rest(owner, is_drawn)
-        if owner.rebinding is None or (isinstance(outcome.reason, InPieces) and not is_drawn):
-            return outcome
         owner.looks_at_arrays |= isinstance(outcome.reason, CopiedArguments)
+        if owner.rebinding is None or not is_drawn:
+            return outcome
         note_reason(owner, outcome)  # what has been drawn for the call is drawn once
         run = partial(owner.rebinding.line_by_line, drawn_so_far)
         given = owner._as_given(args, kwargs)
@@ -79,8 +78,7 @@ def _rest(owner: JitFunction, is_drawn: bool) -> None:
 
 def note_reason(owner: JitFunction, outcome: Eagerly) -> None:
     """Why a call runs line by line, for `explain`, which counts those whose steps were being compiled."""
-    if isinstance(outcome.reason, InPieces) and owner.pieces is None:
-        owner.pieces = Pieces(owner)
+    owner.pieces.has_closures |= isinstance(outcome.reason, InPieces)
     if not isinstance(outcome.reason, BeingCompiled):
         owner.counts.note(str(outcome.reason))
 

@@ -155,12 +155,13 @@ class CompiledCall(CompiledGraph):
             self._masked[key] = found
         return found
 
-    def adjoint_call(self, wanted: Sequence[int], bars: Sequence[Any] = (), some: tuple[int, ...] = ()) -> CompiledCall:
+    def adjoint_call(
+        self, wanted: Sequence[int], kinds: Sequence[LayoutKind] = (), some: tuple[int, ...] = ()
+    ) -> CompiledCall:
         """``record_adjoint``, done once for cotangents that are laid out alike, and once more under anomaly mode.
 
         Of all outputs unless ``some`` are given.
         """
-        kinds = [_kind_of(bar) for bar in bars]
         some = some or tuple(self._with_history())
         masked = self._masked_among(some)
         # a leaf may have been told meanwhile that it requires no gradients
@@ -189,7 +190,7 @@ class CompiledCall(CompiledGraph):
         if not taken:
             return tuple(placed)
         given = [bars[k] for k in taken]
-        call = self.adjoint_call(wanted, given, taken)
+        call = self.adjoint_call(wanted, [_kind_of(bar) for bar in given], taken)
         found = bind(call, *primals, *given) if call.reached else ()
         found = (found,) if call.n_outputs == 1 else found
         for k, bar, (_, t) in zip(call.reached, found, call._outputs, strict=True):
@@ -211,7 +212,7 @@ class CompiledCall(CompiledGraph):
             kept = memory_kept([edge_of(self._outputs[k][1]) for k in taken], self.ends()[1])
             found = self._kept[taken] = {k for k, (v, _) in enumerate(self._inputs) if self.memory.get(v) in kept}
             found |= {len(self._inputs) + k for k, memory in self.shown.items() if memory in kept}
-        return self.adjoint_call(wanted, [bars[k] for k in taken], taken).read | found
+        return self.adjoint_call(wanted, [_kind_of(bars[k]) for k in taken], taken).read | found
 
     def spent_with(self, taken: Iterable[int]) -> frozenset[int]:
         """The outputs that cannot be differentiated any more when a pass has gone through the history of some: eager

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from autojit.core.device_array import layout_in_memory, on_layout
 from autojit.core.source import UNKNOWN
+from autojit.dispatch.dispatch import apply
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
@@ -46,6 +47,16 @@ class Layouts(NamedTuple):
             for op in concrete(chain, sizes) if sizes else chain:
                 layout = op.eager(layout)
             found.append(on_layout(array, layout))
+        return found
+
+    def seen(self, made: Sequence[Any], operands: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
+        """The same of tensors, by views that are recorded."""
+        found = []
+        for place, is_operand, axes, chain in self.shown:
+            t = operands[place] if is_operand else made[place]
+            for op in (*([Permute(axes)] if axes else []), *(concrete(chain, sizes) if sizes else chain)):
+                t = apply(op, t)
+            found.append(t)
         return found
 
 

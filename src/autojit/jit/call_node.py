@@ -65,6 +65,10 @@ class CallNode(OpNode):
     def grad_alone(self, number: int, gradient: Any, inputs: Any, keep: bool) -> tuple[Tensor, ...] | None:
         return self.passes.asked(self, number, gradient, inputs, keep)
 
+    def is_ready(self) -> bool:
+        """Whether its derivative is a graph of the operands, and these are there and as they were."""
+        return not self.spent and self.passes.is_graph_of(self)
+
     def release(self) -> None:
         if self.passes.is_single:
             self.primals = [FREED] * len(self.primals)
@@ -84,7 +88,9 @@ class Recording:
         self.given = [
             (k, leaf.value in call.read, leaf.value in call.read and leaf.requires_grad) for k, leaf in arguments
         ]
-        self.owners = [entry.root_owner() for entry in call.entries]
+        written = {id(entry) for entry, _ in step.effects.written}  # of which no derivative is
+        self.owners = [wrap(e.array) if id(e) in written else e.root_owner() for e in call.entries]
+        self.more = [(entry.array.shape, entry.array.dtype) for entry, _ in step.effects.written]
         for owner in self.owners:
             storage_of(owner)
         first = len(arguments)
@@ -145,6 +151,7 @@ class Recording:
                 return None
             made.append(wrap(array))  # rings see by the arrays that these are in use
             metas.append((array.shape, array.dtype))
+        metas += self.more
         node.sequence = next_sequence()
         node.op, node.passes = self.op, self.passes
         node.primals, node.results, node.out_metas = primals, metas, metas

@@ -17,6 +17,7 @@ from autojit.jit.call_layouts import in_orders
 from autojit.jit.histories import history_of
 from autojit.jit.lasting_histories import identity, keeps_nothing, memory_kept
 from autojit.jit.trace import Trace
+from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.storage import SameMemory
 from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap
 
@@ -114,6 +115,20 @@ class CallOfCapture:
             stage.op.memory = memory
             stage.op.shown = {n: results[k] for n, k in enumerate(stage.places) if results.get(k) in kept}
         return {v for v, known in memory.items() if known in kept}
+
+    def is_apart_from(self, entries: Sequence[StateEntry]) -> bool:
+        """Whether no derivative of the results reads what is in the memory of these, and no history is of it."""
+        op = self.stages[0].op
+        made = {value: node for node in op.graph.nodes for value in node.outputs}
+        behind: set[Value] = set()
+        stack = [op.graph.outputs[n] for n, k in enumerate(self.stages[0].places) if k in self.live]
+        while stack:
+            value = stack.pop()
+            if value not in behind:
+                behind.add(value)
+                stack += made[value].inputs if value in made else ()
+        plain = [entry.left is None and not entry.root_owner()._requires_grad for entry in entries]
+        return all(plain) and all(entry.input not in behind and entry.input not in self.kept for entry in entries)
 
     def compiled(self, options: Options) -> list[Compiled]:
         """Every stage of the native code of the ops."""

@@ -45,7 +45,7 @@ from autojit.jit.changing_lengths import Lengths
 from autojit.jit.compile_options import check_mode, expect_one_part
 from autojit.jit.compiled_beside import begin, eagerly, take_over
 from autojit.jit.decision import Decision
-from autojit.jit.eager_mode import line_by_line, set_modes
+from autojit.jit.eager_mode import set_modes
 from autojit.jit.followed_runs import followed, with_drawn
 from autojit.jit.gathering_arguments import Gathering
 from autojit.jit.generality import general_capture
@@ -120,7 +120,7 @@ class JitFunction(Answers):
         self.roots: dict[Key, Captures] = {}
         self.open_numbers, self.open_sizes = OpenNumbers(), OpenSizes(dynamic)
         self.rebinding: Rebinding | None = None
-        self.pieces: Pieces | None = None
+        self.pieces = Pieces(self)
         self.gathering, self.lengths = Gathering(), Lengths()
         self.attributes: set[str] = set()  # of tensor arguments that are asked for
         self.counts = JitStats()
@@ -221,7 +221,7 @@ class JitFunction(Answers):
             note_reason(self, outcome)
             args, kwargs = self._as_given(args, kwargs)
             del outcome  # it keeps alive what the attempt has made
-        with line_by_line() if self.pieces is None else self.pieces.inside():
+        with self.pieces.inside():
             return self.function(*args, **kwargs)
 
     def _run(self, call: Call) -> Outcome:

@@ -9,6 +9,7 @@ the engine's own accumulation takes them. All else is left to the engine, which 
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from math import prod
@@ -21,14 +22,16 @@ from autojit.autograd.running import running
 from autojit.core.ports import ports
 from autojit.core.source import SourceLocation
 from autojit.dispatch.awaited_kernels import awaited
-from autojit.history.op_node import OpNode, ZeroDerivative, looked_at
+from autojit.history.op_node import OpNode, Rule, ZeroDerivative, looked_at
 from autojit.ir.op import Op
+from autojit.jit.call_node import CallNode
 from autojit.jit.function import jit
-from autojit.jit.outside_passes import is_plain_now
+from autojit.jit.outside_passes import OutsidePasses, is_plain_now
 from autojit.jit.surveys import Survey, kind_of, ops_behind, seen
-from autojit.tensor.node import Meta, Node, type_of_meta
+from autojit.tensor.node import ZERO, Meta, Node, type_of_meta
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
+from autojit.transforms.adjoint import accumulate
 
 TIMES = 16
 """How often a pass comes before it is compiled, and once more for every ``NODES_A_TIME`` nodes: compiling takes as long
@@ -58,14 +61,19 @@ def _place_of(x: Any, survey: Survey) -> int:
 
 
 class _Rule(NamedTuple):
-    """One node of a pass: places of saved tensors, or types; edges by place, leaves below 0."""
+    """One node of a pass: places of saved tensors, or types; edges by place, leaves below 0.
 
-    op: Op | None  # None: zeros
+    ``passes`` are those of a native call; weak, as they lead to a step's state: whoever asks for the rule has such a
+    node.
+    """
+
+    op: Op | None  # None: zeros, or a native call
     outputs: Sequence[Meta]
     primals: list[Any]
     results: list[Any]
     edges: list[tuple[int, int] | None]
     source: SourceLocation
+    passes: weakref.ref[OutsidePasses] | None = None
 
 
 class _Node(OpNode):
@@ -77,11 +85,34 @@ class _Node(OpNode):
         """Arguments have no histories: `Survey` has looked at the tensors that they stand for."""
 
 
-def _node_of(rule: _Rule, saved: Sequence[Tensor]) -> _Node:
+class _Call(_Node):
+    """The node of a native call, inside a pass: its derivative becomes part of the pass."""
+
+    __slots__ = ("passes",)
+    passes: OutsidePasses
+
+    def run(self, grads: list[Any], wanted: tuple[bool, ...], accumulate: Rule = accumulate) -> Sequence[Any]:
+        bars = {k: self._zeros(k) if grad is ZERO else grad for k, grad in enumerate(grads) if grad is not None}
+        found = self.passes.derivative_of(self.primals, bars)
+        return [found.get(place) if is_wanted else None for place, is_wanted in enumerate(wanted)]
+
+    def release(self) -> None:
+        """It is made for one pass, and its operands are arguments."""
+
+
+def _node_of(rule: _Rule, saved: Sequence[Tensor]) -> OpNode:
     """A fresh node without its edges."""
-    node = _Node()
-    assert rule.op is not None
-    node.op, node.mask = rule.op, sum([1 << k for k, e in enumerate(rule.edges) if e is not None])
+    node: _Node
+    if rule.passes is not None:
+        passes = rule.passes()
+        assert passes is not None, "a pass is asked for by its nodes, which keep what they are of"
+        node = _Call()
+        node.passes, node.op = passes, passes.op
+    else:
+        assert rule.op is not None
+        node = _Node()
+        node.op = rule.op
+    node.mask = sum([1 << k for k, e in enumerate(rule.edges) if e is not None])
     node.primals = [saved[x] if type(x) is int else x for x in rule.primals]
     node.results = [saved[x] if type(x) is int else x for x in rule.results]
     kept = [*node.primals, *node.results]
@@ -115,7 +146,10 @@ class Pass:
         edges = [None if e is None else (survey.places[e[0]], e[1]) for e in node.edges]
         if not isinstance(node, OpNode):
             return _Rule(None, node.out_metas, [], [], edges, node.source)
-        primals, results = [kept(x) for x in node.primals], [kept(x) for x in node.results]
+        primals = [kept(x) for x in node.primals]
+        if isinstance(node, CallNode):
+            return _Rule(None, node.out_metas, primals, [], edges, node.source, weakref.ref(node.passes))
+        results = [kept(x) for x in node.results]
         return _Rule(node.op, node.out_metas, primals, results, edges, node.source)
 
     def run(self, *memories: Tensor) -> tuple[Any, ...]:
@@ -136,7 +170,8 @@ class Pass:
         nodes: list[Any] = [None] * len(self.rules)
         for place in range(len(nodes) - 1, -1, -1):  # later ones get greater numbers
             rule = self.rules[place]
-            node = ZeroDerivative() if rule.op is None else _node_of(rule, saved)
+            is_zero = rule.op is None and rule.passes is None
+            node = ZeroDerivative() if is_zero else _node_of(rule, saved)
             ends = [None if e is None else (leaves[-1 - e[0]] if e[0] < 0 else nodes[e[0]], e[1]) for e in rule.edges]
             node.edges, node.out_metas, node.source = ends, rule.outputs, rule.source
             nodes[place] = node

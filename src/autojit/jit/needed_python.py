@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from autojit.ir.concrete import symbols_of
-from autojit.jit.recorded_results import can_be_recorded
+from autojit.jit.recorded_results import can_be_recorded, takes_long
 
 if TYPE_CHECKING:
     from autojit.jit.step import CompiledStep
@@ -32,6 +32,10 @@ def _needs(step: CompiledStep) -> Iterator[tuple[str, object]]:
     yield (
         "its results can be differentiated by the caller, and it changes tensors or is several ops",
         step.is_differentiable and not can_be_recorded(step),
+    )
+    yield (
+        "its results can be differentiated by the caller, it changes tensors, and takes so long that this is no matter",
+        step.is_differentiable and takes_long(step),
     )
     yield "it replaces tensors, gradients or histories that the caller sees", not step.effects.is_plain
     yield "it asks for gradients that histories outside may lead to", step.effects.asked.passes

@@ -9,6 +9,7 @@ can do for a call is left to the node's own rule, which computes the same.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +21,17 @@ from autojit.history.saved import accumulator_of
 from autojit.ir.concrete import concrete, take_sizes
 from autojit.ir.inline import inline
 from autojit.jit.call import CompiledCall
+from autojit.jit.eager_mode import by_steps_of_their_own
 from autojit.ops.cotangent_masks import masking
+from autojit.tensor.memory_orders import LayoutKind, kind_of
 from autojit.tensor.node import FREED, AccumulateGrad
 from autojit.tensor.state import LINE_BY_LINE, grad_mode, guard_epoch, state
-from autojit.tensor.tensor import LIKE_LEAF, Tensor, type_of, wrap
+from autojit.tensor.tensor import LIKE_LEAF, Tensor, layout_of, type_of, wrap
 
 if TYPE_CHECKING:
     from autojit.jit.call_node import CallNode
 
+_numbers = itertools.count(1)
 _UNKNOWN: Any = object()  # what is not made yet; None: there is no such step
 Jitted = Callable[[Callable[..., Any]], Callable[..., Any]]
 _MOST_BYTES = 1 << 18
@@ -50,6 +54,7 @@ class OutsidePasses:
     ) -> None:
         self.op, self.leaves, self.owners, self.n_given, self.jitted = op, leaves, owners, n_given, jitted
         self.is_single = len(op._with_history()) == 1
+        self.number = next(_numbers)  # which no others have, when these are gone either
         self.places = {id(leaf): place for place, leaf in leaves.items()}
         self.epoch = -1  # the guard epoch for which leaves are known to be plain
         self._accumulating: dict[tuple[int, bool], Any] = {}  # steps by output, and whether a cotangent is given
@@ -74,8 +79,7 @@ class OutsidePasses:
             self._accumulating[key] = step
         if step is None:
             return False
-        now = state.__dict__  # what a call asks first has been asked
-        (step._entries[now["grad_enabled"] + 2 * now["inference"]] or step)(*given)
+        _run(step, given)
         if not keep:
             node.taken = (number,)
             node.release()
@@ -99,7 +103,7 @@ class OutsidePasses:
             self._asking[key] = found
         if found is None or not set(places) <= set(found[1]):
             return None
-        made = dict(zip(found[1], found[0](*[_plain(t) for t in given]), strict=True))
+        made = dict(zip(found[1], _run(found[0], [_plain(t) for t in given]), strict=True))
         if not keep:
             node.taken = (number,)
             node.release()
@@ -120,6 +124,21 @@ class OutsidePasses:
             return False
         self.epoch = now
         return True
+
+    def is_graph_of(self, node: CallNode) -> bool:
+        """Whether nothing but the derivative happens at a node, of operands that are there and as they were."""
+        return self.op.watch is None and not _is_hooked(node) and self._is_unchanged(node)
+
+    def derivative_of(self, operands: Sequence[Tensor], bars: Mapping[int, Any]) -> dict[int, Any]:
+        """The cotangents of operands, by place, of those of some results; in a capture, of operands in it.
+
+        Raises:
+            NotImplementedError: more happens than is recorded.
+        """
+        call = self._derivative(tuple(bars), [kind_of(layout_of(bar)) for bar in bars.values()])
+        if call is None:
+            raise NotImplementedError("the derivative of a native call is more than a graph")
+        return dict(zip(call.reached, _inlined(call, [*operands, *bars.values()]), strict=True))
 
     def _place_of(self, node: CallNode, x: Any) -> int | None:
         """Which operand a tensor is; None where gradients reach it in another way as well, or more happens there."""
@@ -181,19 +200,21 @@ class OutsidePasses:
             return None
         node.taken = taken
         found: list[Any] = [None] * len(node.primals)
-        made = step[0](*[_plain(t) for t in (*node.primals[: self.n_given], *bars)])
+        made = _run(step[0], [_plain(t) for t in (*node.primals[: self.n_given], *bars)])
         for place, t in zip(step[1], made, strict=True):
             found[place] = t
         return found
 
-    def _derivative(self, taken: tuple[int, ...]) -> CompiledCall | None:
-        """The derivative by all operands, from cotangents in row-major order; None if it is more than its graph."""
+    def _derivative(self, taken: tuple[int, ...], kinds: Sequence[LayoutKind] = ()) -> CompiledCall | None:
+        """The derivative by all operands, from cotangents laid out so, else in row-major order; None if it is more than
+        its graph.
+        """
         op = self.op
         wanted = op.wanted()
         if op.watch is not None or not set(taken) <= set(op._with_history()) or not wanted:
             return None
-        call = op.adjoint_call(wanted, (), taken)
-        if call.reads is not None or call.extra or call.layouts is not None or not call.reached:
+        call = op.adjoint_call(wanted, kinds, taken)
+        if call.reads is not None or call.extra or not call.reached:
             return None
         return call
 
@@ -215,6 +236,16 @@ class OutsidePasses:
         return True
 
 
+def _inlined(call: CompiledCall, operands: Sequence[Tensor]) -> list[Any]:
+    """The results of a derivative, laid out as they are in eager mode."""
+    layouts, sizes = call.layouts, dict[str, Any]()
+    graph = call.graph if layouts is None else layouts.graph
+    for value, t in zip(graph.inputs, operands, strict=True):
+        take_sizes(value.type, type_of(t).shape, sizes)
+    made = inline(concrete(graph, sizes) if sizes else graph, operands, operands[0])
+    return made if layouts is None else layouts.seen(made, operands, sizes)
+
+
 class _Derivative:
     """A derivative as a function of the arguments of a call and of cotangents; the state is outside of it."""
 
@@ -222,11 +253,7 @@ class _Derivative:
         self.owners, self.n_given, self.leaves, self.call = passes.owners, passes.n_given, passes.leaves, call
 
     def _of(self, given: Sequence[Tensor], bars: Sequence[Tensor]) -> list[Any]:
-        operands = [t.detach() for t in (*given, *self.owners, *bars)]
-        graph, sizes = self.call.graph, dict[str, Any]()
-        for value, t in zip(graph.inputs, operands, strict=True):
-            take_sizes(value.type, type_of(t).shape, sizes)
-        return inline(concrete(graph, sizes) if sizes else graph, operands, operands[0])
+        return _inlined(self.call, [t.detach() for t in (*given, *self.owners, *bars)])
 
     def _one(self) -> Tensor:
         """The cotangent of a result that is a number."""
@@ -261,6 +288,16 @@ class _Pulled(_Derivative):
         """The arguments of the call, and the cotangents, unless there is one, which is 1."""
         with grad_mode(False):
             return tuple(self._of(given[: self.n_given], [self._one()] if self.is_one else given[self.n_given :]))
+
+
+def _run(step: Any, given: Sequence[Any]) -> Any:
+    """A call of a step; what it would ask first has been asked (`is_plain_now`)."""
+    now = state.__dict__
+    native = step._entries[now["grad_enabled"] + 2 * now["inference"]]
+    if native is not None:
+        return native(*given)
+    with by_steps_of_their_own():
+        return step(*given)
 
 
 def _plain(t: Tensor) -> Tensor:

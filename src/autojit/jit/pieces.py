@@ -15,8 +15,10 @@ from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.locks import new_lock
+from autojit.jit.eager_mode import line_by_line
 from autojit.jit.instrumented_code import as_written
 from autojit.jit.line_by_line import InPieces
+from autojit.jit.module_pieces import ModulePieces
 from autojit.jit.places import cell_content
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import state
@@ -81,10 +83,15 @@ class StandIn:
 
 
 class Pieces:
-    """The pieces of one function."""
+    """The pieces of one function: closures that are given to optimisers, and modules.
+
+    ``has_closures`` is known when a capture has been given up because of one.
+    """
 
     def __init__(self, owner: JitFunction) -> None:
         self.owner = owner
+        self.has_closures = False
+        self.modules: ModulePieces | None = ModulePieces(owner)
         self.steps: OrderedDict[CodeType, tuple[StandIn, JitFunction]] = OrderedDict()
         self._used: set[CodeType] = set()
         self._lock = new_lock()  # of the two above
@@ -92,15 +99,21 @@ class Pieces:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """A call of the function runs line by line (this thread)."""
-        before, _running.pieces = _running.pieces, self
+        modules = None if self.modules is None else self.modules.begun()
+        if not self.has_closures:
+            with line_by_line(modules):
+                yield
+            return
+        before, _running.pieces = (_running.pieces, state.pieces), self
+        state.pieces = modules
         try:
             yield
         finally:
-            _running.pieces = before
+            _running.pieces, state.pieces = before
 
     def explain(self, verbose: bool) -> list[str]:
         """What came of each, and how often it ran."""
-        lines: list[str] = []
+        lines = [] if self.modules is None else list(self.modules.explain(verbose))
         for _, step in list(self.steps.values()):
             page = str(step.explain(verbose)).splitlines()
             lines += [f"  {line}" for line in (page if verbose else page[:2])]

@@ -21,24 +21,42 @@ if TYPE_CHECKING:
     from autojit.jit.step import CompiledStep
 
 
+AGAIN = 4  # calls of a step that changes state, before what writes to that is compiled besides the op
+MOST_NS = 2e6
+"""An estimate of a step's time from which on its op is not compiled again: calls through Python take 0.2 ms more, and
+compiling 0.1 to 2 s.
+"""
+
+
 def can_be_recorded(step: CompiledStep) -> bool:
-    """Whether a step is one op of its caller's history, and changes nothing."""
-    call, capture = step.call, step.capture
+    """Whether a step is one op of its caller's history, and changes nothing but state that no derivative is of."""
+    call, capture, effects = step.call, step.capture, step.effects
     if call is None or len(call.stages) != 1 or call.views or call.others or call.moving_on:
         return False
-    is_pure = not (step.effects.changes_anything or capture.rebased or step.effects.writes or step.effects.asked.passes)
-    if not is_pure or capture.switched_on or step.trace.switched_on or step.trace.counted:
+    if effects.changes_more_than_state or capture.rebased or effects.writes or effects.asked.passes:
+        return False
+    if capture.switched_on or step.trace.switched_on or step.trace.counted:
+        return False
+    if effects.written and not call.is_apart_from([entry for entry, _ in effects.written]):
         return False
     op = call.stages[0].op
     return op.layouts is None and not op.extra and not any(step.results.orders) and not step.results.made_in_inference
 
 
+def takes_long(step: CompiledStep) -> bool:
+    """Whether a step that changes state takes so long that what Python does besides is no matter."""
+    parts = step.parts if step.effects.written else ()
+    return sum(entry.estimate_ns for part in parts for entry in part.lowered.entries) > MOST_NS
+
+
 def has_code(step: CompiledStep) -> bool:
     """Whether native code of a step is at hand: if its op was compiled first, it is bound to the state's memory for
-    those who call the step again.
+    those who call the step again; what changes state is compiled again, as it writes to that memory.
     """
     if step.call is None:
         return True
+    if step.effects.written:
+        return step.calls > AGAIN
     if step.calls > 1 and can_be_recorded(step):
         op = step.call.stages[0].op
         step.segment.adopt(op.compiled, op.graph)
@@ -54,6 +72,7 @@ class RecordedResults:
         self.op = step.call.stages[0].op
         self.places = step.call.stages[0].places
         self.results, self.count = step.results, len(step.results.values)
+        self.written = [entry for entry, _ in step.effects.written]
         self.is_single = step.results.tree.kind is None
         arguments = step.capture.arguments
         self.given = [(k, leaf.value in self.call.read) for k, leaf in enumerate(arguments) if leaf.value is not None]
@@ -95,9 +114,10 @@ class RecordedResults:
                 t = wrap(np.asarray(t))
             operands.append(t if is_read else wrap(t._array))  # results do not depend on it: its history may be gone
         operands += [entry.root_owner() for entry in self.call.entries]
+        outputs = [*made, *(wrap(entry.array) for entry in self.written)]
         with grad_mode(True):  # of the body, whatever the caller's is
             if wants_any(operands) and not all(map(made_in_inference, operands)):
-                record(self.op, operands, [made[k] for k in self.places])
+                record(self.op, operands, [outputs[k] for k in self.places])
         if self.call.is_lasting:
             make_lasting(made)
         for k in range(self.count):

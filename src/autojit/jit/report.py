@@ -113,7 +113,7 @@ def explain_function(function: JitFunction, verbose: bool = False) -> Page:
         f"{stats['native_calls']} native call(s), {stats['python_calls']} by Python",
         *_times(function),
     ]
-    lines += [] if function.pieces is None else function.pieces.explain(verbose)
+    lines += function.pieces.explain(verbose)
     for step in steps if verbose else steps[-MOST_STEPS:]:
         told = _explain_step(function, step) if verbose else _summarize_step(function, step)
         names = size_names(function, step)

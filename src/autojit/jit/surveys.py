@@ -17,6 +17,7 @@ from autojit.history.lasting import LastingNode
 from autojit.history.op_node import NotImplementedNode, OpNode, ZeroDerivative
 from autojit.history.residual_plans import plans_of
 from autojit.ir.op import Op
+from autojit.jit.call_node import CallNode
 from autojit.jit.outside_passes import is_plain_leaf
 from autojit.tensor.memory_orders import outermost_first, places_of
 from autojit.tensor.node import FREED, AccumulateGrad, Node
@@ -34,7 +35,7 @@ Way = tuple[int, ...] | tuple[Op, ...] | None
 class Survey:
     """What one look at a history has found, from one of its nodes down to the leaves."""
 
-    __slots__ = ("kept", "key", "kind", "leaves", "memories", "order", "places", "saved", "ways", "why")
+    __slots__ = ("calls", "kept", "key", "kind", "leaves", "memories", "order", "places", "saved", "ways", "why")
 
     def __init__(self, order: list[Node], kind: tuple[int, ...] = ()) -> None:
         self.order = order
@@ -45,6 +46,7 @@ class Survey:
         self.saved: dict[int, int] = {}  # what nodes have saved, by id: numbers in ``ways``
         self.ways: list[tuple[int, Way]] = []
         self.kept: list[tuple[list[Any], int]] = []  # where nodes keep them
+        self.calls: dict[Any, set[int]] = {node: set() for node in order if isinstance(node, CallNode)}
         self.key: list[Any] = []
         self.why = ""  # the engine has something to say about a pass
 
@@ -64,6 +66,8 @@ class Survey:
         if not isinstance(node, OpNode):
             self.key.append(ZeroDerivative)
             return True
+        if isinstance(node, CallNode):
+            return self._add_call(node)
         if not _is_plain_node(node):
             self.why = f"{_shown(node)} has hooks, or calls a function of its own"
             return False
@@ -82,6 +86,15 @@ class Survey:
             if not isinstance(node, LastingNode):
                 self.kept.append((entries, number))
         return True
+
+    def _add_call(self, node: CallNode) -> bool:
+        """Note what a native call has been given, of which its derivative is a graph; all that lead to it are noted."""
+        if not node.is_ready():
+            self.why = f"{_shown(node)} has hooks, is spent, or its operands were changed"
+            return False
+        self.key.append(node.passes.number)
+        self.key += node.results
+        return all([self._add_saved(t, node, place) for place, t in enumerate(node.primals)])  # noqa: C419
 
     def _add_saved(self, t: Tensor, node: OpNode, place: int) -> bool:
         """Note a tensor that a node has saved; False where the engine has something to say about it."""
@@ -110,7 +123,7 @@ class Survey:
         return True
 
     def _add_edges(self, node: Node) -> bool:
-        key, places = self.key, self.places
+        key, places, calls = self.key, self.places, self.calls
         for edge in node.edges:
             if edge is None:
                 key.append(None)
@@ -124,6 +137,8 @@ class Survey:
                     return False
                 place = places[child] = -1 - len(self.leaves)
                 self.leaves.append(child)
+            elif calls and child in calls:
+                calls[child].add(number)
             key.append(place)
             key.append(number)
         return True
@@ -144,6 +159,9 @@ class Survey:
         """As the engine does after the rule of each node."""
         for entries, number in self.kept:
             entries[number] = FREED
+        for node, taken in self.calls.items():
+            node.taken = tuple(sorted(taken))
+            node.release()
 
 
 def _way_to(t: Tensor, array: Any) -> tuple[Any, Way]:
@@ -234,4 +252,10 @@ def ops_behind(root: Node) -> list[Node] | str:
 
 def kind_of(order: list[Node]) -> tuple[int, ...]:
     """The ops and types of nodes: passes that are alike have one kind, and it takes a fifth of a survey to find it."""
-    return tuple([id(node.rules) if isinstance(node, OpNode) else 0 for node in order])
+    found = tuple([id(node.rules) if isinstance(node, OpNode) else 0 for node in order])
+    if _UNKNOWN in found:
+        found += tuple([node.passes.number for node in order if isinstance(node, CallNode)])
+    return found
+
+
+_UNKNOWN = id(None)  # of nodes whose rules nobody notes

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from autojit.core.locks import new_lock
 from autojit.core.source import SourceLocation
 from autojit.tensor.storage import Storage
 
@@ -39,6 +40,11 @@ class _Written(NamedTuple):
     unseen: Sequence[_Calls] = ()
 
 
+MANY = 8
+"""Steps of one storage, among which those that are gone are looked for: parameters that get other memory in every call
+had 31 made for them, and asking each took 15 us.
+"""
+
 _own: Any = Storage.__dict__["version"]
 _own_changes: Any = Storage.__dict__["changes"]
 
@@ -52,6 +58,8 @@ class WrittenStorage(Storage):
     def version(self) -> int:
         """Changes by Python plus those by native steps."""
         written: _Written = self.writers
+        if len(written.present) > MANY:
+            written = _without_gone(self)
         own: int = _own.__get__(self)
         return own + written.gone + _total(written.present)
 
@@ -88,24 +96,27 @@ def _total(writers: Sequence[_Calls]) -> int:
     return found
 
 
+_replacing = new_lock()  # who writes a storage
 COUNTING = (Storage, WrittenStorage)  # not those whose changes are another storage's
 
 
 def count_calls(storage: Storage, step: NativeStep, changes: int) -> None:
     """From now on each call of ``step`` counts as this many changes of ``storage``."""
     storage = storage.counter
-    written = _written(storage)
-    gone, present = _with(written.gone, written.present, step, changes)
-    storage.writers = written._replace(gone=gone, present=present)
-    _become(storage)
+    with _replacing:
+        written = _written(storage)
+        gone, present = _with(written.gone, written.present, step, changes)
+        storage.writers = written._replace(gone=gone, present=present)
+        _become(storage)
 
 
 def count_unseen(storage: Storage, step: NativeStep, changes: int) -> None:
     """From now on each call of ``step`` counts as this many changes of ``storage`` that its version does not show."""
-    written = _written(storage)
-    gone, unseen = _with(written.unseen_gone, written.unseen, step, changes)
-    storage.writers = written._replace(unseen_gone=gone, unseen=unseen)
-    _become(storage)
+    with _replacing:
+        written = _written(storage)
+        gone, unseen = _with(written.unseen_gone, written.unseen, step, changes)
+        storage.writers = written._replace(unseen_gone=gone, unseen=unseen)
+        _become(storage)
 
 
 def count_from_now(storage: Storage, step: NativeStep, changes: int) -> None:
@@ -123,9 +134,25 @@ def _written(storage: Storage) -> _Written:
 
 def _with(gone: int, known: Sequence[_Calls], step: NativeStep, changes: int) -> tuple[int, list[_Calls]]:
     """One more step; those that are gone become a number."""
-    present = [calls for calls in known if calls.entry() is not None]
-    gone += _total([calls for calls in known if calls not in present])
+    gone, present = _folded(gone, known)
     return gone, [*present, _Calls(weakref.ref(step.entry), step.entry.calls, changes)]
+
+
+def _folded(gone: int, known: Sequence[_Calls]) -> tuple[int, list[_Calls]]:
+    present = [calls for calls in known if calls.entry() is not None]
+    return gone + _total([calls for calls in known if calls not in present]), present
+
+
+def _without_gone(storage: WrittenStorage) -> _Written:
+    """Who writes a storage, those that are gone as a number."""
+    written: _Written = storage.writers
+    if all([calls.entry() is not None for calls in written.present]):  # noqa: C419  (a list is faster)
+        return written
+    with _replacing:
+        written = storage.writers
+        gone, present = _folded(written.gone, written.present)
+        found = storage.writers = written._replace(gone=gone, present=present)
+    return found
 
 
 def _become(storage: Storage) -> None:

@@ -95,6 +95,9 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*args, **kwargs)
+        pieces = state.pieces
+        if pieces is not None and (step := pieces.step_of(self)) is not None:
+            return pieces.run(step, args, kwargs)
         try:
             if state.trace is not None:
                 return call_in_step(self, state.trace.parts, args, kwargs)

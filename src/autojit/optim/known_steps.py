@@ -18,6 +18,7 @@ import numpy as np
 from autojit.autograd.running import running
 from autojit.dispatch.awaited_kernels import awaited
 from autojit.jit.compiled_beside import is_compiling
+from autojit.jit.eager_mode import by_steps_of_their_own
 from autojit.jit.function import JitFunction
 from autojit.jit.outside_passes import is_plain_now
 from autojit.optim.arithmetic import StepCall, stepping
@@ -105,7 +106,8 @@ class KnownSteps:
         stepping.optimizer = stepping.call = None  # as the captured function finds and leaves them
         self.ran.clear()
         try:
-            native(*given)
+            with by_steps_of_their_own():
+                native(*given)
         except Exception as error:
             if self.ran:
                 raise  # by the ops, which have begun to move parameters; a captured step that fails has moved none
@@ -118,6 +120,9 @@ class KnownSteps:
         self.calls += 1
         if self.calls == LOOK:
             self._look(native)
+            if self.native is None:
+                del native
+                _make_way()  # the steps count as writers of the parameters, which each change of these asks
         return True
 
     def _look(self, native: JitFunction) -> None:
@@ -126,6 +131,7 @@ class KnownSteps:
         if 2 * (served - self.served) < LOOK:
             self.why = f"of {LOOK} calls {served - self.served} were native: the program changes what a step reads"
             self.native = self.twin = None
+            _left.append(None)
         self.calls, self.served = 0, served
 
 

@@ -74,6 +74,7 @@ class _Switches:
     view_replay: bool = False  # whether the history of a changed base's view names the function that made the view
     autocast: Precision | None = None  # the mode of mixed precision (``functions/autocast.py``)
     detour: str | None = None  # why calls of jitted functions go through Python: "eager", "observed", ...
+    pieces: Any = None  # what compiles modules, while a call of a jitted function runs line by line
 
 
 LINE_BY_LINE = "line by line"  # the detour of a call that no step serves
