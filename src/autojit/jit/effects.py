@@ -158,14 +158,7 @@ class Effects:
     @property
     def changes_anything(self) -> bool:
         """Whether a call leaves more than results."""
-        return bool(self.written or self.changes_more_than_state or self._counted)
-
-    @property
-    def changes_more_than_state(self) -> bool:
-        """Whether a call changes arguments or gradients, or counts changes of what it does not write."""
-        is_state = {id(entry) for entry, _ in self.written}
-        others = self._counted_besides or any(id(entry) not in is_state for entry, _ in self._counted)
-        return bool(self.gradients.all or self.writes or self.gradients.in_parts or others)
+        return bool(self.written or self.gradients.all or self.writes or self.gradients.in_parts or self._counted)
 
     def counted(self) -> list[tuple[Storage, int]]:
         """Storages outside, those that are there now where others were followed, and how often a call changes them."""

@@ -13,7 +13,7 @@ compiled.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autojit.dispatch.awaited_kernels import awaited
@@ -36,7 +36,7 @@ class _Itself:
 
     __name__ = "pieces"
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> object:
         return instance
 
     def __call__(self) -> None:
@@ -48,11 +48,11 @@ class _Met:
 
     __slots__ = ("calls", "first", "is_let_be", "module")
 
-    def __init__(self, module: Any, first: int) -> None:
+    def __init__(self, module: object, first: int) -> None:
         self.module = weakref.ref(module)
         self.first = first  # the call of the function in which that was
         self.calls = 0  # of its steps
-        self.is_let_be = not (module._modules or not type(module).__module__.startswith("autojit."))  # an op or two
+        self.is_let_be = type(module).__module__.startswith("autojit.") and not getattr(module, "_modules", None)
 
 
 class ModulePieces:
@@ -69,7 +69,7 @@ class ModulePieces:
         self._calls += 1
         return self
 
-    def step_of(self, module: Any) -> Callable[..., Any] | None:
+    def step_of(self, module: object) -> JitFunction | None:
         """What runs a call of a module; None: its own code."""
         if self._calls <= CALLS:
             if self._calls == CALLS:
@@ -88,7 +88,7 @@ class ModulePieces:
             met.is_let_be = 2 * (step.natives.total() + step.counts.eager_calls) < met.calls
         return step
 
-    def run(self, step: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def run(self, step: JitFunction, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         """A call of a module by its step: inside, nothing runs line by line but what the step cannot do."""
         with by_steps_of_their_own():
             return step(*args, **kwargs)
@@ -103,18 +103,18 @@ class ModulePieces:
             if verbose:
                 yield from (f"    {line}" for line in str(step.explain(verbose)).splitlines())
 
-    def _meet(self, module: Any) -> None:
+    def _meet(self, module: object) -> None:
         if len(self._met) >= MOST_MET:
             self._met.clear()
         known = self._met.get(id(module))
         if known is None or known.module() is not module:
             self._met[id(module)] = _Met(module, self._calls)
 
-    def _steps(self) -> Mapping[int, tuple[Any, JitFunction]]:
+    def _steps(self) -> Mapping[int, tuple[object, JitFunction]]:
         """The modules that are compiled, and their steps, by id."""
         return {} if self._whole is None else self._whole.methods.kept
 
-    def _made(self, module: Any) -> JitFunction:
+    def _made(self, module: object) -> JitFunction:
         if self._whole is None:
             self._whole = self._owner._beside(_Itself())
         made = self._whole.methods.of(module, type(module))

@@ -33,7 +33,10 @@ def can_be_recorded(step: CompiledStep) -> bool:
     call, capture, effects = step.call, step.capture, step.effects
     if call is None or len(call.stages) != 1 or call.views or call.others or call.moving_on:
         return False
-    if effects.changes_more_than_state or capture.rebased or effects.writes or effects.asked.passes:
+    state = {id(entry.storage) for entry, _ in effects.written}
+    if effects.writes or effects.gradients.all or effects.gradients.in_parts or effects.asked.passes or capture.rebased:
+        return False
+    if not all(id(storage) in state for storage, _ in effects.counted()):
         return False
     if capture.switched_on or step.trace.switched_on or step.trace.counted:
         return False
