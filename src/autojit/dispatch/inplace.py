@@ -52,6 +52,9 @@ from autojit.tensor.tensor import (
 )
 
 _DIRECT: dict[str, np.ufunc] = {"add_": np.add, "sub_": np.subtract, "mul_": np.multiply, "div_": np.divide}
+_EXACT = ("add_", "sub_", "mul_")  # those that wrap around as NumPy's do
+_HALF = 1 << 62
+_INT64 = np.dtype(np.int64)
 
 
 def check_writable(x: Tensor, method: str, others: Sequence[Any] = ()) -> None:
@@ -115,7 +118,9 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
         return False
     (other,) = arguments
     array = x._array
-    if type(array) is not np.ndarray or array.dtype.kind != "f" or not array.flags.writeable or 0 in array.strides:
+    if type(array) is not np.ndarray or not array.flags.writeable or 0 in array.strides:
+        return False
+    if array.dtype.kind != "f" and not (array.dtype is _INT64 and type(other) is int and method in _EXACT):
         return False
     if isinstance(other, Tensor):
         if type(other._array) is not np.ndarray or other._array.dtype is not array.dtype:
@@ -125,7 +130,11 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
         other = other._array
         if other.shape != array.shape and other.ndim:
             return False
-    elif type(other) not in (int, float) or (now["grad_enabled"] and wants_grad(x)):
+    elif (
+        type(other) not in (int, float)
+        or (array.dtype is _INT64 and not -_HALF < other < _HALF)
+        or (now["grad_enabled"] and wants_grad(x))
+    ):
         return False
     quietly(ufunc, array, other, array)
     storage_of(x).bump(method, place_of_change(1))

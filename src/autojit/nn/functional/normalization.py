@@ -129,6 +129,8 @@ def rms_norm(
 
 def _along_channels(x: Tensor, *parameters: Tensor | None) -> list[Tensor]:
     """The parameters that are there, with one axis per axis of ``x``."""
+    if x.ndim == 2:
+        return _given(*parameters)
     shape = [1, -1] + [1] * (x.ndim - 2)
     return [_wide(t).reshape(shape) for t in parameters if t is not None]
 
@@ -162,10 +164,16 @@ def group_norm(
     return laid_out_as(_narrowed(found.reshape(input.shape), input), input)
 
 
-def _update_running(running: Tensor, batch: Tensor, momentum: float | Tensor) -> None:
-    """running = (1 - momentum) running + momentum batch, in place and outside the derivative."""
+def _update_running(
+    running_mean: Tensor | None, running_var: Tensor | None, mean: Tensor, var: Tensor, count: int, momentum: Any
+) -> None:
+    """running = (1 - momentum) running + momentum batch, in place and outside the derivative; of unbiased variances."""
     with aj.no_grad():
-        running.copy_(running * (1.0 - momentum) + batch.to(running.dtype) * momentum)
+        if running_mean is not None:
+            running_mean.mul_(1.0 - momentum).add_(mean.reshape(-1).to(running_mean.dtype) * momentum)
+        if running_var is not None:
+            unbiased = var.reshape(-1) * (count / (count - 1))
+            running_var.mul_(1.0 - momentum).add_(unbiased.to(running_var.dtype) * momentum)
 
 
 @refuses("bool int complex")
@@ -202,10 +210,7 @@ def batch_norm(
     if count <= 1:
         raise ArgumentError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
     found, var, mean = _with_moments(x, axes, eps, weight, bias)
-    if running_mean is not None:
-        _update_running(running_mean, mean.reshape(-1), momentum)
-    if running_var is not None:
-        _update_running(running_var, var.reshape(-1) * (count / (count - 1)), momentum)
+    _update_running(running_mean, running_var, mean, var, count, momentum)
     return laid_out_as(_narrowed(found, input), input, or_dense=True)
 
 
@@ -249,10 +254,8 @@ def instance_norm(
     if count <= 1:
         raise ArgumentError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
     found, var, mean = _with_moments(x, axes, eps, weight, bias)
-    if running_mean is not None:
-        _update_running(running_mean, mean.mean(0).reshape(-1), momentum)
-    if running_var is not None:
-        _update_running(running_var, var.mean(0).reshape(-1) * (count / (count - 1)), momentum)
+    if running_mean is not None or running_var is not None:
+        _update_running(running_mean, running_var, mean.mean(0), var.mean(0), count, momentum)
     return _narrowed(found, input)
 
 
