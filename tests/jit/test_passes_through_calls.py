@@ -37,6 +37,21 @@ class Two(nn.Module):
         return h @ self.b, (h * h).sum(1)
 
 
+class Noisy(nn.Module):
+    """It draws, also what its second derivative depends on, and counts what it has drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 6), nn.Linear(6, 4)
+        self.register_buffer("drawn", aj.zeros(()))
+
+    def forward(self, x: Any) -> Any:
+        h = F.dropout(self.a(x).tanh(), 0.4)
+        noise = aj.randn(h.shape, dtype=h.dtype)
+        self.drawn.add_(noise.sum())
+        return self.b(h * (1 + noise)).sigmoid()
+
+
 MODULES: dict[str, Callable[[], Any]] = {
     "layers": lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4)),
     "norms": lambda: nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 4)),
@@ -53,6 +68,7 @@ MODULES: dict[str, Callable[[], Any]] = {
         nn.Unflatten(1, (2, 2)), nn.TransformerEncoderLayer(2, 1, 4, 0.0, batch_first=True), nn.Flatten()
     ),
     "two results": Two,
+    "draws": Noisy,
     "scalars": lambda: nn.Sequential(nn.Linear(4, 8), nn.Softplus(), nn.Linear(8, 4), nn.Softmax(-1)),
 }
 
@@ -240,6 +256,8 @@ STATEFUL: dict[str, Callable[[], Any]] = {
     ),
     "own state": Counting,
     "state that it reads": Reading,
+    "draws": Noisy,
+    "dropout": lambda: nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 4), nn.Dropout(0.2)),
     "a spectral norm": lambda: nn.utils.spectral_norm(nn.Linear(4, 4)),
 }
 BETWEEN: dict[str, Callable[[Any, int], Any]] = {
@@ -282,6 +300,30 @@ def test_calls_that_change_state(name: str, between: str) -> None:
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5) if b is not None else None
     if (name, between) == ("a batch norm", "nothing"):
         assert f.stats()["native_calls"] >= 12
+
+
+@pytest.mark.parametrize("name", ["draws", "dropout", "a batch norm"])
+def test_all_derivatives_are_of_what_a_call_has_drawn(name: str, passes: AtOnce) -> None:
+    """A penalty on gradients, and passes in another order than the calls; the generator has gone on meanwhile."""
+    found: list[list[Any]] = []
+    for is_jitted in (False, True):
+        aj.manual_seed(0)
+        module = STATEFUL[name]().double()
+        f, seen = aj.jit(module) if is_jitted else module, list[Any]()
+        run = (lambda g: g()) if is_jitted else by_the_engine
+        for _ in range(10):
+            x = aj.randn(3, 4, dtype=aj.float64).requires_grad_()
+            first, second = f(x), f(x * 2)
+            aj.randn(7)
+            (slope,) = aj.autograd.grad(first.square().sum(), x, create_graph=True)
+            module.zero_grad()
+            run((slope.square().sum() + first.mean()).backward)
+            run((second * 3).sum().backward)
+            seen += [first.detach().numpy().copy(), x.grad.numpy().copy()]
+            seen += [p.grad.numpy().copy() for p in module.parameters() if p.grad is not None]
+        found.append(seen)
+    for a, b in zip(found[1], found[0], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
 
 
 def test_state_is_as_it_was_after_an_error() -> None:

@@ -90,6 +90,10 @@ class Recording:
         ]
         written = {id(entry) for entry, _ in step.effects.written}  # of which no derivative is
         self.owners = [wrap(e.array) if id(e) in written else e.root_owner() for e in call.entries]
+        kept = {id(entry): len(step.results.values) + k for k, entry in enumerate(step.kept)}
+        places = enumerate(call.entries, len(arguments))
+        self.kept = [(place, kept[id(e)]) for place, e in places if id(e) in kept]  # and which of the native results
+        self.count = len(step.results.values)
         self.more = [(entry.array.shape, entry.array.dtype) for entry, _ in step.effects.written]
         for owner in self.owners:
             storage_of(owner)
@@ -103,6 +107,7 @@ class Recording:
         self.live = [k for k, is_live in enumerate(differentiable) if is_live and k in call.live]
         self.kind: Any = node_type(CallNode, backward_name(self.op.name))
         self.passes = OutsidePasses(self.op, self.leaves, self.owners, len(arguments), jitted)
+        self.passes.kept = [place for place, _ in self.kept]
 
     @staticmethod
     def is_possible(step: CompiledStep) -> bool:
@@ -143,9 +148,11 @@ class Recording:
             if operands is None:
                 return None
             primals = operands
+        for k, number in self.kept:
+            primals[k] = wrap(native[number]._array)
         made: list[Tensor] = []
         metas: list[Meta] = []
-        for t in native:
+        for t in native[: self.count] if self.kept else native:
             array = t._array
             if type(array) is not np.ndarray:
                 return None

@@ -116,8 +116,12 @@ class CallOfCapture:
             stage.op.shown = {n: results[k] for n, k in enumerate(stage.places) if results.get(k) in kept}
         return {v for v, known in memory.items() if known in kept}
 
-    def is_apart_from(self, entries: Sequence[StateEntry]) -> bool:
-        """Whether no derivative of the results reads what is in the memory of these, and no history is of it."""
+    def are_plain(self, entries: Sequence[StateEntry]) -> bool:
+        """Whether no history is of these, and eager mode keeps none of them for backward."""
+        return all(e.left is None and not e.root_owner()._requires_grad and e.input not in self.kept for e in entries)
+
+    def behind_results(self) -> set[Value]:
+        """What the results that can be differentiated are computed from, where that is one op."""
         op = self.stages[0].op
         made = {value: node for node in op.graph.nodes for value in node.outputs}
         behind: set[Value] = set()
@@ -127,8 +131,7 @@ class CallOfCapture:
             if value not in behind:
                 behind.add(value)
                 stack += made[value].inputs if value in made else ()
-        plain = [entry.left is None and not entry.root_owner()._requires_grad for entry in entries]
-        return all(plain) and all(entry.input not in behind and entry.input not in self.kept for entry in entries)
+        return behind
 
     def compiled(self, options: Options) -> list[Compiled]:
         """Every stage of the native code of the ops."""

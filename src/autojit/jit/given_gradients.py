@@ -24,6 +24,6 @@ def given_gradients(step: CompiledStep) -> list[tuple[int, int]]:
 
 
 def outputs_of(step: CompiledStep) -> list[tuple[Value, Order]]:
-    """The tensors that a native call makes, results first, and how each is laid out in memory."""
+    """The tensors that a native call makes, results first, and how each is laid out in memory; last what state was."""
     found = list(zip(step.results.values, step.results.orders, strict=True))
-    return [*found, *((value, None) for value in step.effects.free)]
+    return [*found, *((value, None) for value in step.effects.free), *((entry.input, None) for entry in step.kept)]

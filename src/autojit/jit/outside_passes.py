@@ -53,6 +53,7 @@ class OutsidePasses:
         self, op: CompiledCall, leaves: Mapping[int, Tensor], owners: Sequence[Tensor], n_given: int, jitted: Jitted
     ) -> None:
         self.op, self.leaves, self.owners, self.n_given, self.jitted = op, leaves, owners, n_given, jitted
+        self.kept: Sequence[int] = ()  # places of state that each call keeps as it was
         self.is_single = len(op._with_history()) == 1
         self.number = next(_numbers)  # which no others have, when these are gone either
         self.places = {id(leaf): place for place, leaf in leaves.items()}
@@ -125,6 +126,11 @@ class OutsidePasses:
         self.epoch = now
         return True
 
+    def _given(self, node: CallNode) -> list[Any]:
+        """What a call's derivatives are computed from besides state that is still there."""
+        given: list[Any] = node.primals[: self.n_given]
+        return given + [node.primals[place] for place in self.kept] if self.kept else given
+
     def is_graph_of(self, node: CallNode) -> bool:
         """Whether nothing but the derivative happens at a node, of operands that are there and as they were."""
         return self.op.watch is None and not _is_hooked(node) and self._is_unchanged(node)
@@ -152,7 +158,7 @@ class OutsidePasses:
 
     def _seeded(self, node: CallNode, number: int, gradient: Any) -> list[Any] | None:
         """The arguments of the step for a pass, the cotangent with them if one is given."""
-        given = node.primals[: self.n_given]
+        given = self._given(node)
         if gradient is not None:
             array: Any = gradient._array if type(gradient) is Tensor else None
             if not _is_row_major(array) or (array.shape, array.dtype) != node.out_metas[number]:
@@ -200,7 +206,7 @@ class OutsidePasses:
             return None
         node.taken = taken
         found: list[Any] = [None] * len(node.primals)
-        made = _run(step[0], [_plain(t) for t in (*node.primals[: self.n_given], *bars)])
+        made = _run(step[0], [_plain(t) for t in (*self._given(node), *bars)])
         for place, t in zip(step[1], made, strict=True):
             found[place] = t
         return found
@@ -251,9 +257,14 @@ class _Derivative:
 
     def __init__(self, passes: OutsidePasses, call: CompiledCall) -> None:
         self.owners, self.n_given, self.leaves, self.call = passes.owners, passes.n_given, passes.leaves, call
+        self.kept = passes.kept
+        self.count = self.n_given + len(self.kept)  # of what it is given before the cotangents
 
     def _of(self, given: Sequence[Tensor], bars: Sequence[Tensor]) -> list[Any]:
-        return _inlined(self.call, [t.detach() for t in (*given, *self.owners, *bars)])
+        operands = [*given[: self.n_given], *self.owners]
+        for place, t in zip(self.kept, given[self.n_given :], strict=True):
+            operands[place] = t
+        return _inlined(self.call, [t.detach() for t in (*operands, *bars)])
 
     def _one(self) -> Tensor:
         """The cotangent of a result that is a number."""
@@ -271,7 +282,7 @@ class _Accumulated(_Derivative):
     def run(self, *given: Tensor) -> None:
         """The arguments of the call; then the cotangent, unless it is 1."""
         with grad_mode(False):
-            found = self._of(given[: self.n_given], given[self.n_given :] if self.given else [self._one()])
+            found = self._of(given[: self.count], given[self.count :] if self.given else [self._one()])
             found.reverse()
             for place in self.call.reached:
                 accumulate(accumulator_of(self.leaves[place]), [found.pop()])  # type: ignore[arg-type]
@@ -287,7 +298,7 @@ class _Pulled(_Derivative):
     def run(self, *given: Tensor) -> tuple[Any, ...]:
         """The arguments of the call, and the cotangents, unless there is one, which is 1."""
         with grad_mode(False):
-            return tuple(self._of(given[: self.n_given], [self._one()] if self.is_one else given[self.n_given :]))
+            return tuple(self._of(given[: self.count], [self._one()] if self.is_one else given[self.count :]))
 
 
 def _run(step: Any, given: Sequence[Any]) -> Any:

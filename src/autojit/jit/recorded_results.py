@@ -19,6 +19,7 @@ from autojit.tensor.tensor import Tensor, made_in_inference, wrap
 
 if TYPE_CHECKING:
     from autojit.jit.step import CompiledStep
+    from autojit.jit.trace_entries import StateEntry
 
 
 AGAIN = 4  # calls of a step that changes state, before what writes to that is compiled besides the op
@@ -26,6 +27,9 @@ MOST_NS = 2e6
 """An estimate of a step's time from which on its op is not compiled again: calls through Python take 0.2 ms more, and
 compiling 0.1 to 2 s.
 """
+
+
+MOST_KEPT = 1 << 12  # bytes of state that a call changes and its derivative reads, of which each call keeps a copy
 
 
 def can_be_recorded(step: CompiledStep) -> bool:
@@ -40,10 +44,27 @@ def can_be_recorded(step: CompiledStep) -> bool:
         return False
     if capture.switched_on or step.trace.switched_on or step.trace.counted:
         return False
-    if effects.written and not call.is_apart_from([entry for entry, _ in effects.written]):
+    if not call.are_plain([entry for entry, _ in effects.written]) or _bytes_of(_read_and_written(step)) > MOST_KEPT:
         return False
     op = call.stages[0].op
     return op.layouts is None and not op.extra and not any(step.results.orders) and not step.results.made_in_inference
+
+
+def kept_before(step: CompiledStep) -> list[StateEntry]:
+    """State that a step changes and the derivative of its results reads (of a generator, what it draws from): native
+    code hands out what it was.
+    """
+    return _read_and_written(step) if step.effects.written and can_be_recorded(step) else []
+
+
+def _read_and_written(step: CompiledStep) -> list[StateEntry]:
+    assert step.call is not None
+    behind = step.call.behind_results() if step.effects.written else ()
+    return [entry for entry, _ in step.effects.written if entry.input in behind]
+
+
+def _bytes_of(entries: Sequence[StateEntry]) -> int:
+    return sum([entry.array.nbytes for entry in entries])
 
 
 def takes_long(step: CompiledStep) -> bool:
@@ -75,7 +96,7 @@ class RecordedResults:
         self.op = step.call.stages[0].op
         self.places = step.call.stages[0].places
         self.results, self.count = step.results, len(step.results.values)
-        self.written = [entry for entry, _ in step.effects.written]
+        self.written, self.kept = [entry for entry, _ in step.effects.written], step.kept
         self.is_single = step.results.tree.kind is None
         arguments = step.capture.arguments
         self.given = [(k, leaf.value in self.call.read) for k, leaf in enumerate(arguments) if leaf.value is not None]
@@ -109,14 +130,17 @@ class RecordedResults:
             found = recording.results(native, leaves)
             if found is not None:
                 return found
-        made = [wrap(t._array) for t in native]  # rings see by the arrays that these are in use
+        made = [wrap(t._array) for t in native[: self.count]]  # rings see by the arrays that these are in use
         operands: list[Tensor] = []
         for k, is_read in self.given:
             t = leaves[k]
             if not isinstance(t, Tensor):
                 t = wrap(np.asarray(t))
             operands.append(t if is_read else wrap(t._array))  # results do not depend on it: its history may be gone
-        operands += [entry.root_owner() for entry in self.call.entries]
+        before = dict(zip(map(id, self.kept), native[self.count :], strict=True))
+        operands += [
+            wrap(before[id(entry)]._array) if id(entry) in before else entry.root_owner() for entry in self.call.entries
+        ]
         outputs = [*made, *(wrap(entry.array) for entry in self.written)]
         with grad_mode(True):  # of the body, whatever the caller's is
             if wants_any(operands) and not all(map(made_in_inference, operands)):

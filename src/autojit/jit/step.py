@@ -27,7 +27,7 @@ from autojit.dispatch.inplace import check_writable
 from autojit.functions.memory import storage_offset
 from autojit.history.recording import take_view_node
 from autojit.history.writes import rebase
-from autojit.ir.graph import Value
+from autojit.ir.graph import Node, Value
 from autojit.jit.arguments import ArgumentLeaf, switched_on
 from autojit.jit.call_of_capture import CallOfCapture
 from autojit.jit.decision import Decision
@@ -42,9 +42,11 @@ from autojit.jit.memory_check import check_memory
 from autojit.jit.outside_arrays import OutsideArrays
 from autojit.jit.overlaps import Overlaps
 from autojit.jit.pytree import TreeSpec
+from autojit.jit.recorded_results import kept_before
 from autojit.jit.results import Results
 from autojit.jit.segment import Segment, Write, overlapping
 from autojit.jit.trace import Trace
+from autojit.ops.elementwise_arithmetic import Cast
 from autojit.ops.shape import Permute
 from autojit.tensor.memory_orders import Order, order_of, places_of
 from autojit.tensor.state import grad_mode
@@ -165,12 +167,14 @@ class CompiledStep:
             for v, order in zip(self.results.values, orders, strict=True)
         ]
         entries = list(self.trace.state.values())
+        self.kept = [] if self.call is None else kept_before(self)
+        copies = [Node(Cast(e.input.type.dtype), (e.input,), (Value(e.input.type),), UNKNOWN) for e in self.kept]
         self.segment = Segment(
-            self.trace.own_nodes,
+            [*self.trace.own_nodes, *copies],
             capture.inputs,
             carried,
             entries,
-            [*self.packed, *self.effects.free],
+            [*self.packed, *self.effects.free, *(node.outputs[0] for node in copies)],
             self.effects.moving,
             [Write(v, entry=e) for e, v in self.effects.written],
             runs=self.call is None,

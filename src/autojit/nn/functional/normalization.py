@@ -165,7 +165,12 @@ def group_norm(
 
 
 def _update_running(
-    running_mean: Tensor | None, running_var: Tensor | None, mean: Tensor, var: Tensor, count: int, momentum: Any
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    count: int,
+    momentum: float | Tensor,
 ) -> None:
     """running = (1 - momentum) running + momentum batch, in place and outside the derivative; of unbiased variances."""
     with aj.no_grad():
