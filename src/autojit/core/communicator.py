@@ -219,6 +219,11 @@ def joined(name: str) -> Communicator | None:
     return _groups.by_name.get(name)
 
 
+def is_any_joined() -> bool:
+    """Whether this process, or thread, communicates with others."""
+    return bool(_own.by_name or any(group.size > 1 for group in _groups.by_name.values()))
+
+
 _uneven: set[str] = set()
 
 

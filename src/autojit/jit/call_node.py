@@ -17,7 +17,7 @@ from autojit.history.recording import edge_of, shell_of
 from autojit.history.saved import accumulator_of
 from autojit.jit.outside_passes import OutsidePasses
 from autojit.runtime.entry_spec import SlotGuard
-from autojit.tensor.node import FREED, Edge, Meta, backward_name, next_sequence, node_type
+from autojit.tensor.node import FREED, AccumulateGrad, Edge, Meta, backward_name, next_sequence, node_type
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_of, wrap
 from autojit.transforms.adjoint import accumulate as accumulate_in_order
@@ -67,7 +67,10 @@ class CallNode(OpNode):
 
     def is_ready(self) -> bool:
         """Whether its derivative is a graph of the operands, and these are there and as they were."""
-        return not self.spent and self.passes.is_graph_of(self)
+        if self.spent or not self.passes.is_graph_of(self):
+            return False
+        given, primals = self.given or {}, self.primals  # of which none is to have been detached since
+        return all([primals[k]._requires_grad or type(edge[0]) is AccumulateGrad for k, edge in given.items()])  # noqa: C419
 
     def release(self) -> None:
         if self.passes.is_single:

@@ -7,7 +7,7 @@ ones first. One whose steps do not serve most of its calls is let be for good, a
 
 Nothing here says what a module does: its steps have guards, and what they cannot do runs line by line. Where equal
 calls have to give equal bits (`gradcheck`, deterministic algorithms), or where somebody watches the ops, nothing is
-compiled.
+compiled; nor where there are other ranks, which would have to compile the same in the same call.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from autojit.core.communicator import is_any_joined
 from autojit.dispatch.awaited_kernels import awaited
 from autojit.jit.eager_mode import by_steps_of_their_own
 from autojit.tensor.state import state
@@ -134,4 +135,5 @@ def _is_plain_now() -> bool:
         or now["reference"]
         or awaited.at_once
         or awaited.is_settled
+        or is_any_joined()
     )

@@ -94,7 +94,13 @@ class Survey:
             return False
         self.key.append(node.passes.number)
         self.key += node.results
-        return all([self._add_saved(t, node, place) for place, t in enumerate(node.primals)])  # noqa: C419
+        for t in node.primals:
+            array: Any = t._array
+            if type(array) is not np.ndarray:
+                self.why = f"what {_shown(node)} has saved is no array"
+                return False
+            self._note(t, array)
+        return True
 
     def _add_saved(self, t: Tensor, node: OpNode, place: int) -> bool:
         """Note a tensor that a node has saved; False where the engine has something to say about it."""
@@ -108,19 +114,23 @@ class Survey:
             if edge is not None and type(edge[0]) is not AccumulateGrad:
                 self.why = f"what {_shown(node)} has saved was detached since"
                 return False
-        number = self.saved.get(id(array))
-        if number is None:
-            number = self.saved[id(array)] = len(self.ways)
-            memory, way = (array, None) if array.flags.c_contiguous else _way_to(t, array)
-            is_part = _is_views(way)
-            known = self.memories.setdefault(id(memory if is_part else array), (len(self.memories), memory))
-            self.ways.append((known[0], way))
-            self.key.append((number, known[0], array.shape, array.strides, array.dtype.num))
-            if is_part:
-                self.key.append((memory.shape, way))
-        else:
-            self.key.append(number)
+        self._note(t, array)
         return True
+
+    def _note(self, t: Tensor, array: Any) -> None:
+        """Note a tensor that the pass is given, and how it is laid out."""
+        number = self.saved.get(id(array))
+        if number is not None:
+            self.key.append(number)
+            return
+        number = self.saved[id(array)] = len(self.ways)
+        memory, way = (array, None) if array.flags.c_contiguous else _way_to(t, array)
+        is_part = _is_views(way)
+        known = self.memories.setdefault(id(memory if is_part else array), (len(self.memories), memory))
+        self.ways.append((known[0], way))
+        self.key.append((number, known[0], array.shape, array.strides, array.dtype.num))
+        if is_part:
+            self.key.append((memory.shape, way))
 
     def _add_edges(self, node: Node) -> bool:
         key, places, calls = self.key, self.places, self.calls
