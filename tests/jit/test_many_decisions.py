@@ -94,3 +94,39 @@ def test_what_lines_change_outside_is_changed_once_by_a_given_up_capture() -> No
         step(aj.arange(20, dtype=aj.float32))
         assert calls == [k]
         assert total.item() == 190.0 * k
+
+
+def ranked(x: Any, rounds: int) -> tuple[Any, ...]:
+    """Python sorts by scores, as a beam search does, and goes on with the best."""
+    found: list[float] = []
+    for _ in range(rounds):
+        x = (x * 1.5).tanh()
+        found = sorted([*found, *x.tolist()], reverse=True)[: x.numel()]
+        x = x + found[0]
+    return tuple(found)
+
+
+@pytest.mark.parametrize("rounds", (2, 9))
+def test_many_digits_are_no_reason_to_compile(rounds: int) -> None:
+    """No other call has the same floats, and compiled code rounds some in another way."""
+    step = aj.jit(ranked)
+    for k in range(6):
+        x = aj.randn(4, generator=aj.Generator().manual_seed(k))
+        assert step(x, rounds) == pytest.approx(ranked(x, rounds), rel=1e-5)
+    is_few = 4 * rounds <= repeated_work.MOST_DIGITS
+    assert (step.stats()["captures"] > 0) == is_few
+    assert ("digits of" in step.explain()) == (not is_few)
+
+
+def test_digits_of_state_that_stays_are_compiled() -> None:
+    """A table that Python reads anew in every call is the same in every call."""
+    table = aj.arange(60.0)
+
+    def anchored(x: Any) -> Any:
+        return x * sum(t for t in table.tolist() if t > 30)
+
+    step = aj.jit(anchored)
+    for k in range(6):
+        x = aj.full((3,), float(k))
+        assert bool((step(x) == anchored(x)).all())
+    assert step.stats()["captures"] == 1

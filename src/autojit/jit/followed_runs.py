@@ -14,7 +14,7 @@ from autojit.jit.outcomes import BeginsAgain, Turned, again_with
 from autojit.jit.outside_arrays import ArraysMet
 from autojit.jit.outside_gradients import asking_outside
 from autojit.jit.raised_errors import of_values
-from autojit.jit.repeated_work import check_repeated
+from autojit.jit.repeated_work import check_digits, check_repeated
 from autojit.jit.trace import Trace
 from autojit.jit.traced_math import traced_math
 
@@ -39,6 +39,7 @@ def followed(
     trace.check_taken()
     if trace.uncompiled:
         raise Uncompiled(trace.uncompiled)
+    check_digits(trace, [leaf.value for leaf in arguments if leaf.value is not None])
     check_repeated(trace)
 
 

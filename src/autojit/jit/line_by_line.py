@@ -228,6 +228,16 @@ class InVain(LineByLine):
     )
 
 
+class ManyDigits(LineByLine):
+    """Python asks for floats that are others in every call (see ``repeated_work.py``)."""
+
+    limit = 2
+    text = (
+        "Python asks for the digits of {} floats, the last at {}, and no other call has the same: ran line by line "
+        "(sort, choose and add up with tensors, or return the tensor and ask for its numbers outside)"
+    )
+
+
 class ManyDecisions(LineByLine):
     """Python decides often on what is made of values whose sizes come from data (see ``repeated_work.py``)."""
 
