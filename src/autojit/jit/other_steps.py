@@ -1,4 +1,7 @@
-"""Calls that a native step refuses: steps that ran before it are tried, before Python looks at every guard.
+"""Calls that a native step refuses: it is tried again when what it has read is as it was, and so are those before it.
+
+The guard epoch counts changes of any module or optimiser, also of those that a step has never met. Where it has moved
+on, the guards are looked at, and the native code is told: that takes a fifth of a call through Python.
 
 Those of a function whose places, or what it draws, are arguments of its steps are given them all the same: a step whose
 guards hold draws, and finds in its places, what the refused one would.
@@ -10,11 +13,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.jit.arguments import in_row_major
+from autojit.jit.calls import alone
+from autojit.jit.guards import broken_guard, stand_ins
 from autojit.jit.number_guards import Decided, broken_number
 from autojit.jit.pytree import Args, Kwargs, flatten
 from autojit.runtime.entry_spec import Refusal
 from autojit.runtime.gate import UNLESS_REENTERED
-from autojit.tensor.state import state
+from autojit.tensor.state import guard_epoch, state
 
 if TYPE_CHECKING:
     from autojit.jit.function import JitFunction
@@ -60,7 +65,12 @@ def by_another(owner: JitFunction, args: Args, kwargs: Kwargs) -> Handed | None:
             leaves = flatten((args, kwargs))[0] if leaves is None else leaves
             if broken_number(native.step.capture, leaves, answers):
                 continue
-        if not native.is_present or (native.call == last if packed is None else not native.may_copy(packed)):
+        if not native.is_present or not (packed is None or native.may_copy(packed)):
+            continue
+        if native.asks_epoch and native.epoch != int(guard_epoch[0]):
+            if not _holds_again(owner, native):
+                continue
+        elif native.call == last and packed is None:
             continue
         with UNLESS_REENTERED:
             found = native.attempt(*given, **named)
@@ -68,6 +78,22 @@ def by_another(owner: JitFunction, args: Args, kwargs: Kwargs) -> Handed | None:
                 owner._installed[mode] = owner._called(native)
                 return Handed(native, found)
     return None
+
+
+def _holds_again(owner: JitFunction, native: NativeStep) -> bool:
+    """Whether all that a step has read is as it was, whatever the guard epoch has counted; its native code is told."""
+    step = native.step
+    with UNLESS_REENTERED, alone(owner._lock, owner.natives):
+        epoch, guards = int(guard_epoch[0]), step.capture.guards  # what changes from now on counts
+        if broken_guard(guards) is not None or (stand_ins(guards) and not native.is_layered):
+            return False
+        if step.capture.following.failure(step.segment) is not None or not native.is_present:
+            return False
+        if native.recorded is not None and not native.recorded.is_current:
+            return False
+        native.refresh(epoch)
+        return True
+    return False
 
 
 def finishing(owner: JitFunction) -> Callable[..., Finished | Handed]:
