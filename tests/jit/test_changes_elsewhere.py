@@ -36,6 +36,19 @@ COUNTING: dict[str, Callable[[Any, Any, int], Any]] = {
     "a parameter": lambda m, o, k: k % 9 == 8 and setattr(m.layers[0], "bias", nn.Parameter(aj.full((4,), float(k)))),
     "a hook": lambda m, o, k: k == 15 and m.register_forward_hook(lambda module, x, y: y * 3),
     "a buffer": lambda m, o, k: k % 8 == 7 and setattr(m, "shift", aj.full((4,), float(k))),
+    "a layer put first": lambda m, o, k: k == 9 and m.layers.insert(0, nn.Tanh()),
+    "a layer taken out": lambda m, o, k: k == 13 and m.layers.__delitem__(1),
+    "layers in another order": lambda m, o, k: k == 11 and (m.layers.append(nn.Tanh()), m.layers.__delitem__(1)),
+    "a layer of a list": lambda m, o, k: k % 8 == 5 and m.more.append(nn.LeakyReLU(0.1 * k)),
+    "a list that gets other places": lambda m, o, k: (
+        k == 6 and m.more.insert(0, nn.Tanh()),
+        k == 12 and m.more.__setitem__(0, nn.ReLU()),
+        k == 18 and m.more.pop(0),
+    ),
+    "an attribute of a layer": lambda m, o, k: k > 4 and setattr(m.slope, "negative_slope", 0.1 * (k // 6)),
+    "an attribute taken away": lambda m, o, k: k == 10 and delattr(m, "factor"),
+    "a table written to": lambda m, o, k: k == 10 and m.layers._modules.__setitem__("1", nn.Tanh()),
+    "its state set": lambda m, o, k: k == 10 and m.slope.__setstate__(nn.LeakyReLU(0.9).__getstate__()),
     "an option": lambda m, o, k: o.param_groups[0].__setitem__("lr", 0.01 * (1 + k % 4)),
 }
 
@@ -44,11 +57,14 @@ class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
-        self.scale = 1.0
+        self.scale = self.factor = 1.0
+        self.more, self.slope = nn.ModuleList(), nn.LeakyReLU(0.5)
         self.register_buffer("shift", aj.zeros(4))
 
     def forward(self, x: Any) -> Any:
-        y = self.layers(x) * self.scale + self.shift
+        y = self.slope(self.layers(x) * self.scale * getattr(self, "factor", 2.0)) + self.shift
+        for layer in self.more:
+            y = layer(y)
         return y if self.training else y.sum(0)
 
 
@@ -99,3 +115,39 @@ def test_steps_of_two_kinds_take_turns() -> None:
         assert step(x, k % 2 == 0).item() == pytest.approx((model(x).sum() if k % 2 == 0 else model(x).mean()).item())
     assert step.stats()["native_calls"] >= CALLS - 8
     assert step.stats()["captures"] == 2
+
+
+def test_what_changes_before_a_capture_meets_it_and_after() -> None:
+    """A module counts its changes from the capture on that reads it, whoever made it and whatever it did before."""
+    layer = nn.LeakyReLU(0.1)
+    step = aj.jit(lambda x: layer(x))
+    x = aj.tensor([-1.0, 2.0])
+    for slope in (0.2, 0.2, 0.2, 0.4, 0.4, 0.5):
+        layer.negative_slope = slope
+        assert step(x).tolist() == pytest.approx([-slope, 2.0])
+    other = nn.LeakyReLU(0.7)
+    other.negative_slope = 0.8
+    holder = nn.Sequential(layer)
+    whole = aj.jit(lambda x: holder(x))
+    for k in range(8):
+        if k == 4:
+            holder[0] = other
+        if k == 6:
+            other.negative_slope = 0.25
+        wanted = 0.5 if k < 4 else 0.8 if k < 6 else 0.25
+        assert whole(x).tolist() == pytest.approx([-wanted, 2.0])
+
+
+def test_threads_that_change_what_another_captures() -> None:
+    """Whenever a capture begins, the step that it makes is of what is there or is not used again."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    for _ in range(30):
+        layer = nn.LeakyReLU(0.1)
+        step = aj.jit(lambda x, layer=layer: layer(x))
+        x = aj.tensor([-1.0])
+        with ThreadPoolExecutor(2) as pool:
+            running = pool.submit(step, x)
+            pool.submit(setattr, layer, "negative_slope", 0.6).result()
+            running.result()
+        assert step(x).item() == pytest.approx(-0.6)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
-from autojit.core.epoch import bump_guard_epoch
+from autojit.core.epoch import bump_guard_epoch, is_met, meet
 
 K = TypeVar("K")
 T = TypeVar("T")
 
 
 def _note(table: object) -> None:
-    bump_guard_epoch()
+    if is_met(table):
+        bump_guard_epoch()
 
 
 def counting(*names: str, note: Callable[[Any], None] = _note) -> Callable[[type[T]], type[T]]:
@@ -27,9 +28,16 @@ def counting(*names: str, note: Callable[[Any], None] = _note) -> Callable[[type
 
 
 def _counted(method: Callable[..., Any], name: str, note: Callable[[Any], None]) -> Callable[..., Any]:
-    def counted(self: object, *args: object, **kwargs: object) -> Any:
+    def counted_before(self: object, *args: object, **kwargs: object) -> Any:
         note(self)
         return method(self, *args, **kwargs)
+
+    def counted_when_met(self: object, *args: object, **kwargs: object) -> Any:
+        found = method(self, *args, **kwargs)
+        _note(self)  # afterwards: a thread that meets the table meanwhile may have read what it was
+        return found
+
+    counted = counted_when_met if note is _note else counted_before
 
     counted.__name__ = name
     counted.__doc__ = method.__doc__
@@ -65,6 +73,14 @@ class CountedDict(dict[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
+
+
+def in_place_of(before: object, made: CountedDict) -> CountedDict:
+    """A table that takes the place of another one: its changes count if those of the other did."""
+    if is_met(before):
+        meet(made)
+        bump_guard_epoch()
+    return made
 
 
 def counted(values: Iterable[Any] | dict[str, Any] = ()) -> CountedDict:

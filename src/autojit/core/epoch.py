@@ -1,6 +1,7 @@
 """The guard epoch: one number that counts changes of what compiled steps may have baked in; switches, hooks of all.
 
 Native code compares the number by its address. What counts its changes here needs no guard of its own at every call.
+Modules count theirs once a capture has met them (`meet`): before that, nothing that is compiled has read them.
 Whether modules are training moves the number to and fro, so it is the same one again when they are as they were.
 """
 
@@ -30,6 +31,23 @@ _set_by: dict[str, int] = {}  # the thread that has set a switch last
 _hooks_of_all: dict[str, dict[int, Any]] = {}
 
 
+_met: set[int] = (
+    set()
+)  # ids of tables that captures have read; one that is gone may give its id to another, which counts
+_MOST_MET = 1 << 20
+
+
+def meet(*tables: object) -> None:
+    """A capture is going to read these tables of an object: from now on their changes count."""
+    if len(_met) < _MOST_MET:
+        _met.update(map(id, tables))
+
+
+def is_met(table: object) -> bool:
+    """Whether changes of a table count."""
+    return id(table) in _met or len(_met) >= _MOST_MET
+
+
 def bump_guard_epoch() -> None:
     """Say that Python state which a trace may have read has changed."""
     np.add(guard_epoch, _ONE, guard_epoch)  # one call of C: another thread or a signal handler comes before or after it
@@ -45,10 +63,12 @@ def write_attribute(obj: object, name: str, value: Any) -> None:
     """Assign to an attribute that a trace may have baked in, of an object that has a table of them."""
     table = obj.__dict__
     old = table.get(name, _ABSENT)
-    if is_flag(name, old, value):
+    if is_met(table) and is_flag(name, old, value):
         write_flag(table, value, partial(object.__setattr__, obj, name, value))
         return
     object.__setattr__(obj, name, value)
+    if not is_met(table):  # asked when it is written: a thread that meets the object now reads what is there
+        return
     if old is not value and not (type(old) is type(value) and type(value) in _PLAIN and old == value):
         bump_guard_epoch()
 

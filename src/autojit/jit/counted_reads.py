@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from autojit.core.epoch import meet
 from autojit.jit.guards import PRIMITIVES, Guard
 from autojit.jit.observed_functions import MODULE_HOOKS, is_module, is_own_class
 from autojit.jit.places import defines
@@ -59,9 +60,10 @@ class CountedReads:
                 self._part(part, f"{name}.{path}" if path else name, observer)
 
     def _part(self, part: Any, where: str, observer: ObservedObjects) -> None:
+        table = vars(part)
+        meet(table, part._parameters, part._buffers, part._modules)  # first: what changes from now on counts
         observer.outside[id(part)] = part
         observer.names.setdefault(id(part), where)
-        table = vars(part)
         note_class(observer, type(part))
         is_own = is_own_class(type(part))
         for kept in (table, part._parameters, part._buffers):

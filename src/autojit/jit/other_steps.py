@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.jit.arguments import in_row_major
 from autojit.jit.calls import alone
+from autojit.jit.failed_calls import undone_if_failed
 from autojit.jit.guards import broken_guard, stand_ins
 from autojit.jit.number_guards import Decided, broken_number
 from autojit.jit.pytree import Args, Kwargs, flatten
@@ -67,16 +68,16 @@ def by_another(owner: JitFunction, args: Args, kwargs: Kwargs) -> Handed | None:
                 continue
         if not native.is_present or not (packed is None or native.may_copy(packed)):
             continue
-        if native.asks_epoch and native.epoch != int(guard_epoch[0]):
-            if not _holds_again(owner, native):
-                continue
-        elif native.call == last and packed is None:
+        is_behind = native.asks_epoch and native.epoch != int(guard_epoch[0])
+        if not is_behind and native.call == last and packed is None:
             continue
-        with UNLESS_REENTERED:
-            found = native.attempt(*given, **named)
+        with UNLESS_REENTERED, undone_if_failed() as undo:
+            holds = not is_behind or _holds_again(owner, native)
+            found = native.attempt(*given, **named) if holds else Refusal.SLOW
             if type(found) is not Refusal:
                 owner._installed[mode] = owner._called(native)
                 return Handed(native, found)
+            undo()
     return None
 
 

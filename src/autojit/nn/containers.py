@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Self, cast, overload
 
-from autojit.core.counted_dict import CountedDict
+from autojit.core.counted_dict import CountedDict, in_place_of
 from autojit.core.user_warnings import warn
 from autojit.nn.joined_dicts import JoinedDicts
 from autojit.nn.module import Module, _addindent
@@ -68,9 +68,8 @@ class Sequential(Module):
 
     def _renumber(self) -> None:
         if all(name.isdigit() for name in self._modules):
-            self.__dict__["_modules"] = CountedDict(
-                (str(place), part) for place, part in enumerate(self._modules.values())
-            )
+            made = CountedDict((str(place), part) for place, part in enumerate(self._modules.values()))
+            self.__dict__["_modules"] = in_place_of(self._modules, made)
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -97,7 +96,7 @@ class Sequential(Module):
             raise IndexError(f"Index out of range: {index}")
         modules = list(self)
         modules.insert(index if index >= 0 else index + len(self), module)
-        self.__dict__["_modules"] = CountedDict()
+        self.__dict__["_modules"] = in_place_of(self._modules, CountedDict())
         return self.extend(modules)
 
     def pop(self, key: int | slice) -> Any:
@@ -161,7 +160,7 @@ class ModuleList(Module):
         self._replace(modules)
 
     def _replace(self, modules: Iterable[Module]) -> None:
-        self.__dict__["_modules"] = CountedDict()
+        self.__dict__["_modules"] = in_place_of(self._modules, CountedDict())
         self.extend(modules)
 
     def __len__(self) -> int:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import autojit as aj
 from autojit.core.counted_dict import CountedDict, counted
-from autojit.core.epoch import write_attribute
+from autojit.core.epoch import is_met, meet, write_attribute
 from autojit.core.tracebacks import trim
 from autojit.nn.calls_in_steps import call_in_step, note_module
 from autojit.nn.conversion import ConversionMixin
@@ -147,7 +147,6 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
         elif isinstance(value, Module):
             self._forget(name, keep="_modules", what="module")
             self._modules[name] = registered("module", self, name, value)  # a __getattr__ that needs it is not asked
-            bump_guard_epoch()
         elif isinstance(value, Buffer) and not self._is_other_member(name):
             register_as_told(self, name, value)
         elif not self._replaces_member(name, value):
@@ -186,11 +185,11 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
             self.register_parameter(name, None)
         else:
             state[kind][name] = value
-        bump_guard_epoch()
         return True
 
     def __delattr__(self, name: str) -> None:
-        bump_guard_epoch()
+        if is_met(self.__dict__):
+            bump_guard_epoch()
         for kind in _MEMBERS:
             members = self.__dict__.get(kind, {})
             if name in members:
@@ -207,6 +206,9 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
         self.__dict__.update(state | {kind: counted(state[kind]) for kind in _MEMBERS if kind in state})
         for kind in HOOK_KINDS:  # a file of before there was this kind
             self.__dict__.setdefault(kind, {})
+        if is_met(self.__dict__):
+            meet(*(self.__dict__[kind] for kind in _MEMBERS if kind in state))
+            bump_guard_epoch()
 
     # ---- registration
 
@@ -237,7 +239,6 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
                 f"To express '{name}' as a function of another Tensor, compute the value in the forward() method."
             )
         self._parameters[name] = registered("parameter", self, name, param)
-        bump_guard_epoch()
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a buffer: state that is not a parameter; ``persistent`` ones are part of ``state_dict``."""
@@ -253,7 +254,6 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
             self._non_persistent_buffers_set.discard(name)
         else:
             self._non_persistent_buffers_set.add(name)
-        bump_guard_epoch()
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Add a child module under ``name``."""
@@ -261,7 +261,6 @@ class Module(StateDictMixin, HookMixin, ConversionMixin, NotebookMixin):
             raise TypeError(f"{_type_name(module)} is not a Module subclass")
         self._check_name(name, "_modules", "module")
         self._modules[name] = registered("module", self, name, module)
-        bump_guard_epoch()
 
     def register_module(self, name: str, module: Module | None) -> None:
         """The same as ``add_module``."""
