@@ -15,7 +15,7 @@ from autojit.history.op_node import NotImplementedNode, OpNode
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op
 from autojit.ir.result_types import is_plain, placed_types
-from autojit.tensor.node import backward_name, node_type
+from autojit.tensor.node import Meta, backward_name, node_type
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 from autojit.transforms.adjoint import accumulate
@@ -32,6 +32,10 @@ class ResidualPlan(NamedTuple):
     results: tuple[bool, ...]
     node: type[OpNode]
     rules: dict[Any, Any] | None = None  # what the engine finds out about the rule for operands of just these types
+    # what nodes of operands of just these types have alike, which nobody writes to: what stands for operands that are
+    # not kept, and in a list of one item the shape of the last node's result and what stands for that
+    metas: list[Meta] | None = None
+    made: list[Any] | None = None
 
 
 def residual_plan(op: Op, operands: Sequence[Tensor], mask: int) -> ResidualPlan | None:
@@ -103,8 +107,12 @@ def new_plan(
         plan = plans[pattern]
     except KeyError:
         plan = plans[pattern] = plan_of_types(op, types, mask)
-    if plan is not None and plan.node is not NotImplementedNode and not op.is_call:
-        plan = plan._replace(rules={})
+    if plan is not None:
+        rules: dict[Any, Any] | None = {} if plan.node is not NotImplementedNode and not op.is_call else None
+        metas: list[Meta] = [
+            kind if t._array is None else (t._array.shape, t._array.dtype) for t, kind in zip(operands, types)
+        ]
+        plan = plan._replace(rules=rules, metas=metas, made=[(None, (), [])])
     plans[key] = plan
     return plan
 
