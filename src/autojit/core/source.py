@@ -163,7 +163,7 @@ def here(of_history: bool = False, depth: int = 1, is_inside: bool = False) -> S
             else:
                 found_there = SourceLocation(code, frame.f_lasti, called)
             return found_there.in_part(_entered.part) if is_inside else found_there
-        if kind == _OWN_CODE or kind == _OWN_METHOD:
+        if kind in (_OWN_CODE, _OWN_METHOD):
             callee = frame
         elif kind == _OWN_RELAY:
             relayed = frame

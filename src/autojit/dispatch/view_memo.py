@@ -21,6 +21,7 @@ from autojit.history.recording import edge_of, new_node, require_unchanged, show
 from autojit.ir.op import Op
 from autojit.tensor.node import next_sequence
 from autojit.tensor.state import computes_at_once, state
+from autojit.tensor.storage import MULTIPLE_VIEWS
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, type_of, wrap
 
 _LIMIT = 4096
@@ -42,14 +43,18 @@ class Way(NamedTuple):
     rules: dict[Any, Any] | None
 
 
-_WAYS: dict[Any, Way] = {}
+class Ways(NamedTuple):
+    """The views of several pieces, and of one of them what their one node is."""
+
+    pieces: tuple[tuple[tuple[Op, ...], TensorType], ...]
+    way: Way
 
 
-def recall(what: object, x: Tensor) -> tuple[Any, Tensor | None]:
-    """(key, the view ``what`` of ``x``): no view when it must be made the long way, no key when it cannot be kept.
+_WAYS: dict[Any, Any] = {}  # a Way, or Ways
 
-    ``what`` names a function and its arguments.
-    """
+
+def _known(what: object, x: Tensor) -> tuple[Any, Any]:
+    """(key, what is kept under it): see ``recall``."""
     array = x._array
     now = state.__dict__
     if type(array) is not np.ndarray or now["observer"] is not None:
@@ -61,22 +66,61 @@ def recall(what: object, x: Tensor) -> tuple[Any, Tensor | None]:
     recorded = now["grad_enabled"] and (x._requires_grad if x._view is None else shows_grad(x))
     key = (what, array.shape, array.strides, array.dtype, recorded)
     try:
-        way = _WAYS.get(key)
+        return key, _WAYS.get(key)
     except TypeError:  # arguments that cannot be hashed
         return None, None
+
+
+def recall(what: object, x: Tensor) -> tuple[Any, Tensor | None]:
+    """(key, the view ``what`` of ``x``): no view when it must be made the long way, no key when it cannot be kept.
+
+    ``what`` names a function and its arguments.
+    """
+    key, way = _known(what, x)
     if way is None:
         return key, None
+    array = x._array
     for op in way.chain:
         array = op.eager(array)
     found = wrap(array)
     found._type = way.spec
     attach_views(way.chain, x, found)
-    if recorded:
-        _record(way, x, found)
+    if key[-1]:
+        found._grad_fn = _recorded(way, x)
+        found._requires_grad = True
     return key, found
 
 
-def _record(way: Way, x: Tensor, found: Tensor) -> None:
+def recall_several(what: object, x: Tensor) -> tuple[Any, tuple[Tensor, ...] | None]:
+    """The same for the pieces of ``x`` that a function gives as outputs of one node."""
+    key, ways = _known(what, x)
+    if ways is None:
+        return key, None
+    node = None
+    if key[-1]:
+        if edge_of(x) is None:  # its base alone has a history
+            return None, None
+        node = _recorded(ways.way, x)
+    elif state.grad_enabled:
+        require_unchanged(x)
+    found = []
+    for chain, spec in ways.pieces:
+        array = x._array
+        for op in chain:
+            array = op.eager(array)
+        piece = wrap(array)
+        piece._type = spec
+        attach_views(chain, x, piece)
+        if state.grad_enabled:
+            piece._view.creation = MULTIPLE_VIEWS
+        if node is not None:
+            piece._requires_grad, piece._grad_fn, piece._output_nr = True, node, len(found)
+        found.append(piece)
+    return key, tuple(found)
+
+
+def _recorded(way: Way, x: Tensor) -> OpNode:
+    """A new node of a view of ``x``, called by who is called by a view function."""
     assert way.node is not None
     assert way.op is not None
     if x._view is not None and x._view.creation:  # how it was made and what became of its memory is not in the key
@@ -87,7 +131,7 @@ def _record(way: Way, x: Tensor, found: Tensor) -> None:
     node.op, node.mask, node.edges, node.rules = way.op, way.mask, edges, way.rules
     node.primals, node.results = way.primals, way.results
     node.versions, node.out_metas = way.versions, way.metas
-    found._requires_grad, found._grad_fn = True, node
+    return node
 
 
 def keep(key: tuple[Any, ...] | None, x: Tensor, found: Tensor) -> None:
@@ -99,15 +143,41 @@ def keep(key: tuple[Any, ...] | None, x: Tensor, found: Tensor) -> None:
     chain = storage_chain(found)[len(storage_chain(x)) :]
     if not chain:
         return
-    way = Way(chain, type_of(found), None, None, 0, [], [], (), (), None)
-    if key[-1]:
-        node = found._grad_fn
-        if not isinstance(node, OpNode) or found._output_nr or list(node.edges) != [edge_of(x)]:
+    way = _way_of(chain, x, found, key[-1])
+    if way is not None and not found._output_nr:
+        _keep(key, way)
+
+
+def keep_several(key: tuple[Any, ...] | None, x: Tensor, pieces: tuple[Tensor, ...]) -> None:
+    """``keep`` of the pieces of a tensor, which are outputs of one node if they are recorded."""
+    if key is None or not pieces or not is_constant(key[0]):
+        return
+    before = len(storage_chain(x))
+    found = []
+    for piece in pieces:
+        chain = storage_chain(piece)[before:]
+        if piece._view is None or piece._storage is not x._storage or not chain:
             return
-        if not all(isinstance(entry, tuple | TensorType) for entry in (*node.primals, *node.results)):
-            return
-        kept = (node.primals, node.results, node.versions, node.out_metas)
-        way = Way(chain, type_of(found), type(node), node.op, node.mask, *kept, node.rules)
+        found.append((chain, type_of(piece)))
+    way = _way_of((), x, pieces[0], key[-1])
+    if way is not None:
+        _keep(key, Ways(tuple(found), way))
+
+
+def _way_of(chain: tuple[Op, ...], x: Tensor, found: Tensor, is_recorded: bool) -> Way | None:
+    """What is kept of a view, and of its node if it is recorded; None where the node is of another kind."""
+    if not is_recorded:
+        return Way(chain, type_of(found), None, None, 0, [], [], (), (), None)
+    node = found._grad_fn
+    if not isinstance(node, OpNode) or list(node.edges) != [edge_of(x)]:
+        return None
+    if not all(isinstance(entry, tuple | TensorType) for entry in (*node.primals, *node.results)):
+        return None
+    kept = (node.primals, node.results, node.versions, node.out_metas)
+    return Way(chain, type_of(found), type(node), node.op, node.mask, *kept, node.rules)
+
+
+def _keep(key: tuple[Any, ...], way: Way | Ways) -> None:
     if len(_WAYS) >= _LIMIT:
         _WAYS.clear()
     _WAYS[key] = way

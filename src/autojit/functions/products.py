@@ -43,7 +43,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Matrix product of any ranks, torch's rules."""
     if state.autocast is not None:
         return state.autocast.lower(matmul, input, other)
-    if type(input) is Tensor and type(other) is Tensor:
+    if isinstance(input, Tensor) and isinstance(other, Tensor):
         a, b = input._array, other._array
         if a is not None and b is not None and a.dtype is b.dtype and a.ndim == 2 == b.ndim and a.dtype.kind == "f":
             return apply_pair(MATMUL, MATMUL.eager, input, other)

@@ -10,6 +10,7 @@ from math import copysign
 from typing import Any, NamedTuple
 
 from autojit.core.sizes import is_symbolic
+from autojit.core.structure import structure
 from autojit.core.types import TensorType
 from autojit.history.op_node import NotImplementedNode, OpNode
 from autojit.ir.builder import GraphBuilder, Tracer
@@ -20,7 +21,7 @@ from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 from autojit.transforms.adjoint import accumulate
 
-_PLANS: dict[Op, dict[Any, ResidualPlan | None]] = {}
+_PLANS: dict[Any, dict[Any, ResidualPlan | None]] = {}  # by an op's class and parameters
 _PLAN_LIMIT = 4096
 UNKNOWN: Any = object()  # a plan that is not made yet
 
@@ -64,13 +65,20 @@ def plans_of(op: Op) -> dict[Any, ResidualPlan | None]:
     Equal ops share them, unless their parameters hold what users made (graphs of captures with their tensors,
     functions): nobody here keeps such an op alive.
     """
-    plans = None if _has_negative_zero(op) else _PLANS.get(op)
+    parameters = [getattr(op, name) for name in op.__match_args__]
+    plans = None
+    if float not in map(type, parameters) or not _has_negative_zero(parameters):
+        key = (type(op), structure(tuple(parameters)))  # ops with plain parameters are equal where these are
+        try:
+            plans = _PLANS.get(key)
+            if plans is None and is_plain(op):
+                if len(_PLANS) >= _PLAN_LIMIT:
+                    _PLANS.clear()
+                plans = _PLANS[key] = {}
+        except TypeError:  # a parameter has no hash
+            plans = None
     if plans is None:
         plans = {}
-        if is_plain(op) and not _has_negative_zero(op):
-            if len(_PLANS) >= _PLAN_LIMIT:
-                _PLANS.clear()
-            _PLANS[op] = plans
     object.__setattr__(op, "_plans", plans)
     return plans
 
@@ -89,9 +97,9 @@ def rules_of(op: Op, types: Sequence[TensorType]) -> dict[Any, Any]:
     return found
 
 
-def _has_negative_zero(op: Op) -> bool:
+def _has_negative_zero(parameters: Sequence[object]) -> bool:
     """Whether a parameter is -0.0: the op counts as equal to one with 0.0, and computes something else."""
-    return any([type(x) is float and not x and copysign(1.0, x) < 0 for x in op.__dict__.values()])  # noqa: C419
+    return any(type(x) is float and not x and copysign(1.0, x) < 0 for x in parameters)
 
 
 def new_plan(
