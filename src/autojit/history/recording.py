@@ -121,7 +121,10 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor], line: 
     node.rules = plan.rules
     node.mask = mask
     node.edges = edges
-    node.source = here(True, is_inside=state.trace is not None) if line is None else line
+    if line is not None:
+        node.place = line
+    else:
+        node.place = place_in_history(3) if state.trace is None else here(True, is_inside=True)
     hooks = state.__dict__["recording_hooks"]
     versions: list[int] = []
     primals: list[Any] = []
