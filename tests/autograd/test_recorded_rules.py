@@ -156,3 +156,24 @@ def test_what_was_changed_or_freed_is_said(at_once: list[bool]) -> None:
     with pytest.raises(RuntimeError, match="backward through the graph a second time"):
         aj.autograd.grad(y, x, create_graph=True)
     assert any(at_once)
+
+
+def test_a_rule_that_cannot_be_traced_is_told(at_once: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs as it is written, and whoever asks is told why."""
+    sinh = Op.registry["sinh"]
+    rule = sinh.vjp
+
+    def looks(op: Op, primals: Any, result: Any, y_bar: Any) -> Any:
+        if not isinstance(y_bar, aj.Tensor):
+            raise TypeError("a rule that looks at elements")
+        return rule(op, primals, result, y_bar)
+
+    monkeypatch.setattr(known_rules, "_as_written", {})
+    x = aj.rand(2, 5, 3).requires_grad_()
+    total = x.sinh().sum()
+    monkeypatch.setattr(sinh, "vjp", looks)
+    for create_graph in (False, True):
+        (slope,) = aj.autograd.grad(total, x, create_graph=create_graph, retain_graph=True)
+        assert aj.allclose(slope, x.cosh())
+    said = aj.debug.explain_backward().splitlines()[-1]
+    assert said == "rules of sinh run as they are written for 2 kinds of operands: a rule that looks at elements"

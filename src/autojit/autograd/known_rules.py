@@ -36,7 +36,17 @@ from autojit.tensor.state import quietly, state
 from autojit.tensor.tensor import type_of, wrap
 from autojit.transforms.adjoint import accumulate
 
-__all__ = ["Key", "KnownRule", "as_tensor", "as_written", "known_rule", "saved", "serves_here", "sum_of", "trace_of"]
+__all__ = [
+    "Key",
+    "KnownRule",
+    "as_tensor",
+    "known_rule",
+    "rules_as_written",
+    "saved",
+    "serves_here",
+    "sum_of",
+    "trace_of",
+]
 
 _OFTEN = 32  # times that a rule has run as Python; recording it and writing it out takes as long as 15 to 30 of them
 _NEVER: Any = object()  # of a rule that is Python only
@@ -186,12 +196,20 @@ def known_rule(node: OpNode, rules: dict[Any, Any], key: tuple[Any, ...], kind: 
         return made
     except Exception as error:  # of a rule that looks at elements, or has something to complain about
         rules[key] = _NEVER
-        as_written[node.op.name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        _as_written[node.op.name] = _as_written.get(node.op.name, (0, ""))[0] + 1, str(error).partition("\n")[0]
         return None
 
 
-as_written: dict[str, str] = {}
-"""Ops with rules that stay as they are written, and what kept them from being traced; `explain_backward` tells."""
+_as_written: dict[str, tuple[int, str]] = {}
+"""By an op's name: how many kinds of its nodes run their rule as it is written, and what kept the last from a trace."""
+
+
+def rules_as_written() -> list[str]:
+    """A line for each op with rules that could not be traced: how many kinds of nodes it has, and why."""
+    return [
+        f"rules of {name} run as they are written for {count} kind{'s' * (count > 1)} of operands: {why}"
+        for name, (count, why) in _as_written.items()
+    ]
 
 
 def trace_of(node: OpNode, key: Key) -> tuple[GraphBuilder, list[tuple[int, int]], list[Any]]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from autojit.core.device import CPU, Device
-from autojit.core.device_array import Array, share_memory
 from autojit.core.dtypes import DType, bfloat16
 from autojit.core.errors import tensor_expected
 from autojit.core.ports import ports
@@ -20,18 +19,17 @@ from autojit.core.source import for_history, here
 from autojit.core.types import TensorType
 from autojit.dispatch.digits import exact, in_range, is_of_step, plain, with_digits
 from autojit.dispatch.refused_operands import is_elsewhere, left_of_batch, refusal, refused_outside
+from autojit.dispatch.shown_memory import shows_memory_of
 from autojit.history.recording import record, record_pair, record_several, record_single, wants_any
 from autojit.history.saved import NUMBERS
-from autojit.ir.concrete import hinted
 from autojit.ir.op import Op
 from autojit.ops.loop_orders import as_loop
-from autojit.ops.shape import BroadcastTo, Reshape
+from autojit.ops.shape import BroadcastTo
 from autojit.ops.sources import Full, filled_array
 from autojit.ops.transfers import ToDevice
-from autojit.tensor.memory_orders import reshaped_in_place
 from autojit.tensor.state import quietly, state
 from autojit.tensor.storage import INFERENCE, INFERENCE_VIEW, NO_GRAD, ElsewhereArray, View
-from autojit.tensor.tensor import Tensor, layout_of, made_in_inference, storage_chain, storage_of, wrap, wrap_value
+from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, storage_of, wrap, wrap_value
 
 if TYPE_CHECKING:
     from autojit.ir.graph import Value
@@ -330,7 +328,7 @@ def root_value(t: Tensor) -> Any:
 
 def attach_view(op: Op, operand: Tensor, result: Tensor) -> None:
     """Let a view op's result share its operand's storage, unless NumPy had to copy."""
-    if getattr(op, "may_copy", False) and not _reshapes_in_place(op, operand, result._array):
+    if getattr(op, "may_copy", False) and not shows_memory_of(op, operand, result._array):
         return
     attach_views((op,), operand, result)
 
@@ -355,29 +353,6 @@ def attach_views(ops: tuple[Op, ...], operand: Tensor, result: Tensor) -> None:
         result._view.creation = INFERENCE if state.inference else NO_GRAD
     elif view is not None:
         result._view.creation = view.creation
-
-
-def _reshapes_in_place(op: Op, operand: Tensor, array: Array | None) -> bool:
-    if array is None:
-        if operand._view is None and operand._array is None and _is_row_major(operand):
-            return True
-        base = layout_of(operand)
-        if base.flags.c_contiguous:
-            return True
-        if isinstance(op, Reshape):
-            return reshaped_in_place(base, hinted(op.shape)) is not None
-        return _aliases(base, hinted(op).eager(base))
-    return _aliases(operand._array, array)
-
-
-def _is_row_major(t: Tensor) -> bool:
-    """Whether a traced tensor that is not a view is in row-major order."""
-    value = t._value if t._storage is None or t._storage.value is None else t._storage.value
-    return state.trace is None or value is None or state.trace.order_of(value) is None
-
-
-def _aliases(base: Array, piece: Array) -> bool:
-    return base.flags.c_contiguous or share_memory(base, piece)
 
 
 _LITERAL_LIMIT = 1024

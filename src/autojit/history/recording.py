@@ -121,10 +121,7 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor], line: 
     node.rules = plan.rules
     node.mask = mask
     node.edges = edges
-    if line is not None:
-        node.place = line
-    else:
-        node.place = place_in_history(3) if state.trace is None else here(True, is_inside=True)
+    node.place = line or (place_in_history(3) if state.trace is None else here(True, is_inside=True))
     hooks = state.__dict__["recording_hooks"]
     versions: list[int] = []
     primals: list[Any] = []
