@@ -14,7 +14,7 @@ __all__ = ["shows_memory_of"]
 
 
 def shows_memory_of(op: Op, operand: Tensor, array: Array | None) -> bool:
-    """Whether a view op that may copy shows the memory of its operand; ``array`` is the result, None of a traced one."""
+    """Whether a view op that may copy shows the memory of its operand; ``array`` is its result, None if traced."""
     if array is None:
         if operand._view is None and operand._array is None and _is_row_major(operand):
             return True
