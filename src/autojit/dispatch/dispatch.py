@@ -335,8 +335,7 @@ def attach_view(op: Op, operand: Tensor, result: Tensor) -> None:
 
 def attach_views(ops: tuple[Op, ...], operand: Tensor, result: Tensor) -> None:
     """Let ``result``, the views ``ops`` of ``operand`` in turn, share its storage and follow its base's history."""
-    storage = storage_of(operand)
-    result._storage = storage
+    storage = result._storage = operand._storage or storage_of(operand)
     view = operand._view
     if view is None or view.base is None:
         base, chain = operand, NO_VIEWS

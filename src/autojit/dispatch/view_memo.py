@@ -17,13 +17,15 @@ from autojit.core.tracebacks import trim
 from autojit.core.types import TensorType
 from autojit.dispatch.dispatch import attach_views
 from autojit.history.op_node import OpNode
-from autojit.history.recording import edge_of, new_node, require_unchanged, shows_grad
+from autojit.history.recording import edge_of, has_history_of_today, new_node, require_unchanged, shows_grad
+from autojit.history.saved import accumulator_of
 from autojit.ir.op import Op
 from autojit.tensor.node import next_sequence
 from autojit.tensor.state import computes_at_once, state
 from autojit.tensor.storage import MULTIPLE_VIEWS
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, type_of, wrap
 
+_ndarray = np.ndarray
 _LIMIT = 4096
 _PLAIN = frozenset((int, str, type(None), type(Ellipsis)))
 
@@ -55,15 +57,18 @@ _WAYS: dict[Any, Any] = {}  # a Way, or Ways
 
 def _known(what: object, x: Tensor) -> tuple[Any, Any]:
     """(key, what is kept under it): see ``recall``."""
-    array = x._array
+    array, view = x._array, x._view
     now = state.__dict__
-    if type(array) is not np.ndarray or now["observer"] is not None:
+    if type(array) is not _ndarray or now["observer"] is not None:
         return None, None
     if now["divert"] is not None and not computes_at_once():
         return None, None
-    if x._view is not None and made_in_inference(x):  # such views are not recorded
+    if view is None:
+        recorded = now["grad_enabled"] and x._requires_grad
+    elif made_in_inference(x):  # such views are not recorded
         return None, None
-    recorded = now["grad_enabled"] and (x._requires_grad if x._view is None else shows_grad(x))
+    else:
+        recorded = now["grad_enabled"] and (has_history_of_today(x, view) or shows_grad(x))
     key = (what, array.shape, array.strides, array.dtype, recorded)
     try:
         return key, _WAYS.get(key)
@@ -123,9 +128,14 @@ def _recorded(way: Way, x: Tensor) -> OpNode:
     """A new node of a view of ``x``, called by who is called by a view function."""
     assert way.node is not None
     assert way.op is not None
-    if x._view is not None and x._view.creation:  # how it was made and what became of its memory is not in the key
-        require_unchanged(x)
-    edges = [edge_of(x)]  # before the number is taken: a view's node, made again after a write, has a lower one
+    view = x._view
+    if view is None or has_history_of_today(x, view):
+        fn = x._grad_fn
+        edges: list[Any] = [(accumulator_of(x) if fn is None else fn, x._output_nr)]
+    else:
+        if view.creation:  # how it was made and what became of its memory is not in the key
+            require_unchanged(x)
+        edges = [edge_of(x)]  # before the number is taken: a view's node, made again after a write, has a lower one
     node = new_node(way.node)
     node.sequence, node.place = next_sequence(), place_in_history(3)
     node.op, node.mask, node.edges, node.rules = way.op, way.mask, edges, way.rules

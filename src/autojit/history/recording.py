@@ -21,7 +21,7 @@ from autojit.history.view_rules import forbidden_view, inference_saved
 from autojit.ir.op import Op
 from autojit.tensor.node import Edge, Meta, Node, backward_name, move_retained, next_sequence, node_type
 from autojit.tensor.state import state
-from autojit.tensor.storage import INFERENCE_VIEW, Storage
+from autojit.tensor.storage import INFERENCE_VIEW, Storage, View
 from autojit.tensor.tensor import Tensor, relative_chain, storage_of, type_of, wrap
 
 new_node: Any = object.__new__  # a node whose fields are set one by one: calling its class takes as long as all of them
@@ -87,6 +87,12 @@ def lacks_history(t: Tensor) -> bool:
     if view.creation and (view.base_fn is not base._grad_fn or view.version != storage.version):
         return True
     return not wants_grad(t) and type_of(t).dtype.is_differentiable
+
+
+def has_history_of_today(t: Tensor, view: View) -> bool:
+    """Whether a view requires gradients, may be recorded, and has a history that is as its base's is now."""
+    base = view.base
+    return t._requires_grad and not view.creation and base is not None and base._grad_fn is view.base_fn
 
 
 def edge_of(t: Tensor) -> Edge | None:

@@ -40,8 +40,8 @@ _maximum: Callable[..., Any] = np.maximum.reduce
 _MANY = 4096  # elements: from here on one node costs less than the temporaries of its parts
 
 __all__ = [
-    "ADDMM", "LINEAR_ROWS", "Addmm", "Composed", "LinearRows", "LogSoftmax", "Mean", "MseLoss", "NllLoss", "Softmax",
-    "Stack", "StdMean", "VarMean",
+    "ADDMM", "LINEAR_ROWS", "MATRIX_VECTOR", "Addmm", "Composed", "LinearRows", "LogSoftmax", "MatrixVector", "Mean",
+    "MseLoss", "NllLoss", "Softmax", "Stack", "StdMean", "VarMean",
 ]  # fmt: skip
 
 
@@ -380,6 +380,46 @@ class Addmm(Composed):
 
 
 ADDMM = Addmm(1, 1)
+
+
+@record
+class MatrixVector(Composed):
+    """A matrix times a vector: ``f[m, k], f[k] -> f[m]``."""
+
+    masks_cotangents: ClassVar[bool] = False
+    node_class: ClassVar[str] = "MvBackward0"
+    operand_names: ClassVar[tuple[str, ...]] = ("self", "vec")
+
+    def result_of(self, *types: TensorType) -> TensorType:
+        x, v = types
+        if x.dtype is not v.dtype or x.ndim != 2 or v.shape != x.shape[1:]:
+            raise ShapeError("mv: expected f[m, k] and f[k]", {"input": x, "vec": v})
+        return x.drop((1,))
+
+    def eager(self, x: Ndarray, v: Ndarray) -> Any:
+        return MATMUL.eager(x, v.reshape(-1, 1)).reshape(-1)
+
+    def expand(self, *operands: O) -> Any:
+        return matmul(operands[0], operands[1])
+
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
+        x, v = primals
+        m, k = x.spec.shape
+        column = reshape(y_bar, (m, 1))
+        return (
+            lambda: bind(MATMUL, column, reshape(v, (1, k))),
+            lambda: reshape(bind(MATMUL, permute(x, (1, 0)), column), (k,)),
+        )
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if not is_common(dtype):
+            return []
+        x, v = draws((3, 4), dtype, 1), draws((4,), dtype, 2)
+        return [(MATRIX_VECTOR, (x, v)), (MATRIX_VECTOR, (x.T, x[:, 1])), (MATRIX_VECTOR, (x[:, :0], v[:0]))]
+
+
+MATRIX_VECTOR = MatrixVector()
 
 
 @record
