@@ -17,7 +17,7 @@ from autojit.functions.matrix_forms import complete_qr, completed
 from autojit.functions.refused_dtypes import refuses
 from autojit.functions.shape import Tensors, flip
 from autojit.functions.views import narrow
-from autojit.ops.composed import Addmm
+from autojit.ops.composed_products import Addmm
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 

@@ -19,7 +19,7 @@ from autojit.dispatch.view_nodes import no_view
 from autojit.functions.elementwise import mul
 from autojit.functions.own_memory import no_view_of_parts
 from autojit.history.op_node import rename_node
-from autojit.ops.composed import MATRIX_VECTOR
+from autojit.ops.composed_products import MATRIX_VECTOR
 from autojit.ops.matmul import MATMUL
 from autojit.tensor.state import computes_at_once, state
 from autojit.tensor.tensor import Tensor, type_of
