@@ -1,8 +1,8 @@
 """Derivative rules that come again and again in passes whose own history is recorded (``create_graph``).
 
-A rule is Python over operands: between its ops it looks at types, makes ops and asks for plans, which costs as much as
-the ops. All of that depends on the types alone, so a rule is traced once, as in `known_rules`, and its ops are written
-out as calls of dispatch on tensors. Each op records its node as always: the gradient's history is that of the rule.
+What a rule does between its ops depends on the types alone, so it is traced once, as in `known_rules`, and its ops are
+written out as calls of dispatch on tensors (`dispatch.call_programs`). Each op records its node as always: the
+gradient's history is that of the rule.
 """
 
 from __future__ import annotations
@@ -14,16 +14,11 @@ import numpy as np
 
 from autojit.autograd.known_rules import Key, known_rule, saved, trace_of
 from autojit.autograd.turned_products import NOT_TURNED
-from autojit.core.dtypes import bfloat16
 from autojit.core.rule_places import in_rule
-from autojit.dispatch.dispatch import apply, apply_pair, apply_single, literal_of, number
+from autojit.dispatch.call_programs import calls_of_ops
 from autojit.history.op_node import OpNode, connect_constants
 from autojit.history.saved import connected
 from autojit.ir.builder import Tracer
-from autojit.ir.graph import Graph, Node, Value
-from autojit.ir.inline import live
-from autojit.ops.numpy_program import function_of
-from autojit.ops.sources import Full
 from autojit.tensor import Tensor
 from autojit.tensor.node import ZERO, type_of_meta
 from autojit.tensor.state import state
@@ -52,9 +47,7 @@ class RecordedRule:
     def __init__(self, node: OpNode, key: Key) -> None:
         builder, sources, found = trace_of(node, key)
         outputs = [x.value if isinstance(x, Tracer) else None for x in found]
-        made = tuple(dict.fromkeys([v for v in outputs if v is not None]))
-        graph = live(Graph(tuple(builder.inputs), tuple(builder.nodes), made))
-        self.run = function_of(_Calls(graph, sources, outputs))
+        self.run = calls_of_ops("p, r, b", [f"{'prb'[kind]}[{k}]" for kind, k in sources], builder, outputs)
         types = [type_of_meta(meta) for meta in node.out_metas]
         self.bars = [(k, types[k].shape, types[k].dtype.numpy) for k, is_there in enumerate(key[3]) if is_there]
         self.primals = [k for k, x in enumerate(node.primals) if isinstance(x, Tensor)]
@@ -103,48 +96,3 @@ def run_recorded(node: OpNode, grads: list[Any], wanted: tuple[bool, ...], is_ma
         if results is not None:
             return results
     return node.run(grads, wanted)
-
-
-class _Calls:
-    """The text of a graph's function of tensors ``run(primals, results, y_bars)``, and what it names ``k0``, ``k1``."""
-
-    def __init__(self, graph: Graph, sources: Sequence[tuple[int, int]], outputs: Sequence[Value | None]) -> None:
-        self.constants: list[Any] = []
-        self._names: dict[Value, str] = {}
-        read = {v for node in graph.nodes for v in node.inputs}.union(graph.outputs)
-        lines = []
-        for number_, (value, (kind, k)) in enumerate(zip(graph.inputs, sources, strict=True)):
-            if value in read:
-                self._names[value] = f"a{number_}"
-                lines.append(f"a{number_} = {'prb'[kind]}[{k}]")
-        for node in graph.nodes:
-            lines += self._lines(node)
-        returned = ", ".join("None" if v is None else self._names[v] for v in outputs)
-        self._lines_of_all = [*lines, f"return [{returned}]"]
-
-    def source(self) -> str:
-        return "def run(p, r, b):\n" + "".join(f"    {line}\n" for line in self._lines_of_all)
-
-    def _constant(self, value: Any) -> str:
-        self.constants.append(value)
-        return f"k{len(self.constants) - 1}"
-
-    def _lines(self, node: Node) -> list[str]:
-        """The call of dispatch that ``bind`` makes of operands of these types."""
-        op, inputs = node.op, [self._names[v] for v in node.inputs]
-        names = [f"v{len(self._names) + k}" for k in range(len(node.outputs))]
-        self._names.update(zip(node.outputs, names, strict=True))
-        if isinstance(op, Full):
-            kind = node.outputs[0].type
-            if not kind.shape:
-                self._names[node.outputs[0]] = self._constant(number(op.value, op.dtype))
-                return []
-            return [f"{names[0]} = {self._constant(literal_of)}({self._constant(op.value)}, {self._constant(kind)})"]
-        told = self._constant(op)
-        if op.of_pair is not None and node.inputs[0].type.dtype is not bfloat16:
-            call = f"{self._constant(apply_pair)}({told}, {self._constant(op.of_pair)}, {inputs[0]}, {inputs[1]})"
-        elif len(inputs) == 1 and op.n_outputs == 1 and not op.is_view:
-            call = f"{self._constant(apply_single)}({told}, {inputs[0]})"
-        else:
-            call = f"{self._constant(apply)}({', '.join([told, *inputs])})"
-        return [f"{', '.join(names)} = {call}"]
