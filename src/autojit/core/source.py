@@ -190,21 +190,18 @@ def place_in_history(depth: int) -> Place | SourceLocation:
     if in_rule.place is not None and _recorder is None:
         return in_rule.place
     frame: Any = sys._getframe(depth)
-    outer = inner = None  # the last of those that are passed, and the one inside it
+    outer = inner = third = None  # the last of those that are passed, and those inside it
     passed = _PASSED
     code = frame.f_code
     try:
         while passed[code.co_filename]:
-            inner, outer = outer, frame
+            third, inner, outer = inner, outer, frame
             frame = frame.f_back
             code = frame.f_code
         kind = _kinds[id(outer.f_code)][1]
-        if kind == _OWN_RELAY:
-            outer = inner
+        while kind == _OWN_RELAY:  # of the three outermost, else the rest is looked at
+            outer, inner, third = inner, third, None
             kind = _kinds[id(outer.f_code)][1]
-            if kind == _OWN_RELAY:
-                outer = _own_within(frame, sys._getframe(depth))
-                kind = _kinds[id(outer.f_code)][1]
     except (KeyError, AttributeError):  # code that nobody has looked at, or no frame
         kind = _LIBRARY_CODE
     if kind == _OWN_CODE and _recorder is None:
@@ -212,16 +209,6 @@ def place_in_history(depth: int) -> Place | SourceLocation:
     if kind == _OWN_METHOD and _recorder is None:
         return code, frame.f_lasti, _name_of_object(outer)
     return here(True, depth + 1)
-
-
-def _own_within(outside: FrameType, frame: Any) -> FrameType | None:
-    """The outermost frame of autojit's, from ``frame`` on to that ``outside``, that does not only hand the call on."""
-    found = None
-    while frame is not outside:
-        if _kinds[id(frame.f_code)][1] in (_OWN_CODE, _OWN_METHOD):
-            found = frame
-        frame = frame.f_back
-    return found
 
 
 def place_of_change(depth: int) -> Place | SourceLocation:
