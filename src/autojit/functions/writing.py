@@ -23,7 +23,8 @@ def fill_(self: Tensor, value: Any) -> Tensor:
             f"fill_ only supports 0-dimension value tensor but got tensor with {type_of(value).ndim} dimensions."
         )
     if is_scalar_number(value):
-        value = self._literal(value, type_of(self).with_shape(()))
+        kind = type_of(self)
+        value = number(value, kind.dtype, kind.device)
     return copy_into(self, value, "fill_")
 
 
