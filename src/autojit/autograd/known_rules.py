@@ -179,7 +179,7 @@ Rule = TypeVar("Rule")
 
 def known_rule(node: OpNode, rules: dict[Any, Any], key: tuple[Any, ...], kind: Callable[..., Rule]) -> Rule | None:
     """The rule under a key, which begins with a `Key`, as ``kind`` makes it of a node; None: it is run as written."""
-    rule = rules.get(key)
+    rule: Any = rules.get(key)
     if type(rule) is kind:
         known: Rule = rule
         return known

@@ -190,7 +190,8 @@ def place_in_history(depth: int) -> Place | SourceLocation:
     if in_rule.place is not None and _recorder is None:
         return in_rule.place
     frame: Any = sys._getframe(depth)
-    outer = inner = third = None  # the last of those that are passed, and those inside it
+    outer: Any = None  # the last of those that are passed
+    inner = third = None  # and those inside it
     passed = _PASSED
     code = frame.f_code
     try:

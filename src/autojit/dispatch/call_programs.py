@@ -46,9 +46,7 @@ def calls_of_ops(
 class _Calls:
     """The text of the function ``run``, and what it names ``k0``, ``k1``, ..."""
 
-    def __init__(
-        self, parameters: str, names: dict[Value, str], graph: Graph, outputs: Sequence[Value | None]
-    ) -> None:
+    def __init__(self, parameters: str, names: dict[Value, str], graph: Graph, outputs: Sequence[Value | None]) -> None:
         self.constants: list[Any] = []
         self._names = names
         lines: list[str] = []

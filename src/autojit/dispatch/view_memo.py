@@ -108,7 +108,7 @@ def recall_several(what: object, x: Tensor) -> tuple[Any, tuple[Tensor, ...] | N
         node = _recorded(ways.way, x)
     elif state.grad_enabled:
         require_unchanged(x)
-    found = []
+    found: list[Tensor] = []
     for chain, spec in ways.pieces:
         array = x._array
         for op in chain:
@@ -116,7 +116,7 @@ def recall_several(what: object, x: Tensor) -> tuple[Any, tuple[Tensor, ...] | N
         piece = wrap(array)
         piece._type = spec
         attach_views(chain, x, piece)
-        if state.grad_enabled:
+        if state.grad_enabled and piece._view is not None:
             piece._view.creation = MULTIPLE_VIEWS
         if node is not None:
             piece._requires_grad, piece._grad_fn, piece._output_nr = True, node, len(found)
@@ -136,7 +136,7 @@ def _recorded(way: Way, x: Tensor) -> OpNode:
         if view.creation:  # how it was made and what became of its memory is not in the key
             require_unchanged(x)
         edges = [edge_of(x)]  # before the number is taken: a view's node, made again after a write, has a lower one
-    node = new_node(way.node)
+    node: OpNode = new_node(way.node)
     node.sequence, node.place = next_sequence(), place_in_history(3)
     node.op, node.mask, node.edges, node.rules = way.op, way.mask, edges, way.rules
     node.primals, node.results = way.primals, way.results

@@ -48,13 +48,12 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Matrix product of any ranks, torch's rules."""
     if state.autocast is not None:
         return state.autocast.lower(matmul, input, other)
-    if isinstance(input, Tensor) and isinstance(other, Tensor):
-        a, b = input._array, other._array
-        if a is not None and b is not None and a.dtype is b.dtype and a.dtype.kind == "f":
-            if a.ndim == 2 == b.ndim:
-                return apply_pair(MATMUL, MATMUL.eager, input, other)
-            if a.ndim > 1 and _is_plain(input, other):
-                return _at_once(input, other)
+    a, b = getattr(input, "_array", None), getattr(other, "_array", None)
+    if a is not None and b is not None and a.dtype is b.dtype and a.dtype.kind == "f":
+        if a.ndim == 2 == b.ndim:
+            return apply_pair(MATMUL, MATMUL.eager, input, other)
+        if a.ndim > 1 and _is_plain(input, other):
+            return _at_once(input, other)
     x, y = _products("matmul", input, other)
     found = rename_node(ops.matmul(x, y), _PRODUCT_NODES.get((x.ndim, y.ndim), "UnsafeViewBackward0"))
     return no_view(found, x) if y.ndim == 1 and x.ndim < 3 else found

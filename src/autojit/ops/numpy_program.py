@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -78,7 +78,15 @@ def program_of(op: GraphOp, arrays: Sequence[Ndarray]) -> Program:
     return program
 
 
-def function_of(text: Text) -> Rule:
+class Written(Protocol):
+    """The text of a function ``run``, and what it names ``k0``, ``k1``, ..."""
+
+    constants: list[Any]
+
+    def source(self) -> str: ...
+
+
+def function_of(text: Written) -> Rule:
     """The function that a text is of."""
     space: dict[str, Any] = {f"k{number}": value for number, value in enumerate(text.constants)}
     exec(_compiled(text.source()), space)  # the only way to a function of a text
