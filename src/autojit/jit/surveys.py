@@ -6,8 +6,9 @@ which memory holds what a node has saved, and `seen` takes it out of that memory
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from autojit.jit.outside_passes import is_plain_leaf
 from autojit.tensor.memory_orders import outermost_first, places_of
 from autojit.tensor.node import FREED, AccumulateGrad, Node
 from autojit.tensor.tensor import Tensor, storage_chain, wrap
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MOST_NODES = 512
 """Longer histories are loops over parts mostly: compiling one would hold up the loop for seconds."""
@@ -69,7 +73,7 @@ class Survey:
                     continue
                 place = places.get(edge[0])
                 if place is None:
-                    place = found._add_leaf(node, edge[0])
+                    place = found._add_leaf(node, cast("AccumulateGrad", edge[0]))
                     if place is None:
                         return found
                 key += place, edge[1]
@@ -91,7 +95,7 @@ class Survey:
             self.key += [x for x in (*node.primals, *node.results) if isinstance(x, tuple | TensorType)]
         return _kept_places(node)
 
-    def _add_saved(self, node: OpNode, kept: Any) -> bool:
+    def _add_saved(self, node: OpNode, kept: Sequence[tuple[bool, int, int]]) -> bool:
         """Note the tensors that a node has saved; False where the engine has something to say about one."""
         known, versions, edges = self.saved, node.versions, node.edges
         noted = None if isinstance(node, LastingNode) else self.kept
@@ -119,7 +123,7 @@ class Survey:
                 noted.append((entries, number))
         return True
 
-    def _add_array(self, t: Tensor, array: Any) -> None:
+    def _add_array(self, t: Tensor, array: NDArray[np.generic]) -> None:
         """Note what a node has saved that no node before has."""
         number = self.saved[id(array)] = len(self.ways)
         memory, way = (array, None) if array.flags.c_contiguous else _way_to(t, array)
@@ -130,7 +134,7 @@ class Survey:
         if is_part:
             self.key.append((memory.shape, way))
 
-    def _add_leaf(self, node: Node, leaf: Any) -> int | None:
+    def _add_leaf(self, node: Node, leaf: AccumulateGrad) -> int | None:
         """The place of a leaf, below 0; None where the engine has something to say about it."""
         if not is_plain_leaf(leaf.variable):
             self.why = f"a leaf behind {_shown(node)} has hooks, or is of a class of its own"
