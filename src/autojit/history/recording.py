@@ -122,7 +122,8 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor], line: 
     plan = residual_plan(op, operands, mask)
     if plan is None:
         return
-    node = plan.node()
+    node: OpNode = new_node(plan.node)
+    node.sequence = next_sequence()
     node.op = op
     node.rules = plan.rules
     node.mask = mask
