@@ -24,6 +24,9 @@ _OPERANDS: tuple[type, ...] = (Tensor, int, float, complex, np.generic, np.ndarr
 _NOT_OURS: Tensor = NotImplemented  # Python then asks the other operand, so that nobody who calls an operator gets it
 
 
+_ARITHMETIC: dict[str, Op] = {name: Op.registry[name]() for name in ("add", "sub", "mul", "div")}
+
+
 def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: str) -> Callable[[Tensor, Any], Tensor]:
     """A binary operator; NumPy dtypes whose kind is in ``shortcut`` need no promotion among themselves."""
     op = Op.registry[op_name]()
@@ -46,7 +49,15 @@ def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: st
 
 
 def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any], Tensor]:
+    """A binary operator whose second operand is the tensor, with the short way for a number before it."""
+    op = _ARITHMETIC.get(function.__name__)
+    compute: Any = None if op is None else type(op).of_pair
+
     def operator(self: Tensor, other: Operand) -> Tensor:
+        if op is not None and (type(other) is float or type(other) is int):
+            a = self._array
+            if a is not None and a.dtype.char in "fdFD":  # halves keep the number's digits
+                return apply_pair(op, compute, number(other, dtype_of_numpy(a.dtype)), self)
         if not isinstance(other, _OPERANDS):
             return _NOT_OURS
         return function(other, self)
