@@ -366,7 +366,7 @@ def literal_of(value: object, type: TensorType) -> Tensor:
             return apply(BroadcastTo(type.shape), number(value, type.dtype, type.device))
         op = Full(in_range(plain(value), type.dtype), type.dtype, type.shape, type.device)
         return wrap_value(state.trace.apply(op, ())[0])
-    if type.device != CPU:
+    if type.device is not CPU and type.device != CPU:
         exact = in_range(plain(value), type.dtype)
         elsewhere: Tensor = apply(Full(exact, type.dtype, type.shape, type.device))
         return elsewhere
@@ -388,7 +388,7 @@ def number(value: Any, dtype: DType, place: Device = CPU) -> Tensor:
             made = wrap_value(state.trace.apply(Full(in_range(plain(value), dtype), dtype, (), place), ())[0])
         made.__dict__["is_number"] = True
         return made if place in (CPU, made.spec.device) else apply(ToDevice(place), made)
-    if place != CPU:
+    if place is not CPU and place != CPU:
         return literal_of(value, TensorType((), dtype, place))
     key = (value, dtype) if value else (repr(value), dtype)  # 0.0 == -0.0, but they are different constants
     found = NUMBERS.get(key)
