@@ -185,3 +185,13 @@ def test_pieces_by_a_truth_value_are_not_those_by_a_number() -> None:
         assert len(x.split(1)) == 4
     with pytest.raises((TypeError, RuntimeError)):
         x.split(1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (1, 4), (4, 1)])
+def test_pieces_of_few_elements(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_memo, "_WAYS", {})
+    for _ in range(3):
+        x = aj.zeros(shape)
+        for axis in (0, 1):
+            assert [tuple(p.shape) for p in x.unbind(axis)] == [(shape[1 - axis],)] * shape[axis]
+            assert sum(p.numel() for p in x.split(1, axis)) == x.numel()

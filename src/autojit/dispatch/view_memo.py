@@ -20,6 +20,7 @@ from autojit.history.op_node import OpNode
 from autojit.history.recording import edge_of, has_history_of_today, new_node, require_unchanged, shows_grad
 from autojit.history.saved import accumulator_of
 from autojit.ir.op import Op
+from autojit.ops.shape import Slice
 from autojit.tensor.node import next_sequence
 from autojit.tensor.state import computes_at_once, state
 from autojit.tensor.storage import MULTIPLE_VIEWS
@@ -43,12 +44,13 @@ class Way(NamedTuple):
     versions: Any
     metas: Any
     rules: dict[Any, Any] | None
+    index: tuple[Any, ...] | None = None  # a subscript that shows an array at once what the ops do
 
 
 class Ways(NamedTuple):
-    """The views of several pieces, and of one of them what their one node is."""
+    """The views of several pieces, with their subscripts where they have any, and of one what their one node is."""
 
-    pieces: tuple[tuple[tuple[Op, ...], TensorType], ...]
+    pieces: tuple[tuple[tuple[Op, ...], TensorType, tuple[Any, ...] | None], ...]
     way: Way
 
 
@@ -85,8 +87,11 @@ def recall(what: object, x: Tensor) -> tuple[Any, Tensor | None]:
     if way is None:
         return key, None
     array = x._array
-    for op in way.chain:
-        array = op.eager(array)
+    if way.index is not None:
+        array = array[way.index]
+    else:
+        for op in way.chain:
+            array = op.eager(array)
     found = wrap(array)
     found._type = way.spec
     attach_views(way.chain, x, found)
@@ -109,10 +114,13 @@ def recall_several(what: object, x: Tensor) -> tuple[Any, tuple[Tensor, ...] | N
     elif state.grad_enabled:
         require_unchanged(x)
     found: list[Tensor] = []
-    for chain, spec in ways.pieces:
+    for chain, spec, index in ways.pieces:
         array = x._array
-        for op in chain:
-            array = op.eager(array)
+        if index is not None:
+            array = array[index]
+        else:
+            for op in chain:
+                array = op.eager(array)
         piece = wrap(array)
         piece._type = spec
         attach_views(chain, x, piece)
@@ -144,8 +152,11 @@ def _recorded(way: Way, x: Tensor) -> OpNode:
     return node
 
 
-def keep(key: tuple[Any, ...] | None, x: Tensor, found: Tensor) -> None:
-    """Keep how ``found`` was made from ``x``, where it is a view whose node holds types only."""
+def keep(key: tuple[Any, ...] | None, x: Tensor, found: Tensor, index: object = None) -> None:
+    """Keep how ``found`` was made from ``x``, where it is a view whose node holds types only.
+
+    ``index`` is the subscript of constants that it was made by, if it was.
+    """
     if key is None or found is x or found._view is None or found._storage is not x._storage:
         return
     if not is_constant(key[0]):
@@ -155,7 +166,7 @@ def keep(key: tuple[Any, ...] | None, x: Tensor, found: Tensor) -> None:
         return
     way = _way_of(chain, x, found, key[-1])
     if way is not None and not found._output_nr:
-        _keep(key, way)
+        _keep(key, way if index is None else way._replace(index=_subscript(x._array, found._array, index)))
 
 
 def keep_several(key: tuple[Any, ...] | None, x: Tensor, pieces: tuple[Tensor, ...]) -> None:
@@ -168,10 +179,34 @@ def keep_several(key: tuple[Any, ...] | None, x: Tensor, pieces: tuple[Tensor, .
         chain = storage_chain(piece)[before:]
         if piece._view is None or piece._storage is not x._storage or not chain:
             return
-        found.append((chain, type_of(piece)))
+        found.append((chain, type_of(piece), _subscript_of(chain, x._array, piece._array)))
     way = _way_of((), x, pieces[0], key[-1])
     if way is not None:
         _keep(key, Ways(tuple(found), way))
+
+
+def _subscript_of(chain: tuple[Op, ...], array: Any, found: Any) -> tuple[Any, ...] | None:
+    """The same for a slice, of which a reshape may have dropped an axis."""
+    first = chain[0]
+    if not isinstance(first, Slice) or len(chain) > 2 or (len(chain) == 2 and chain[1].name != "reshape"):
+        return None
+    whole: list[Any] = list(map(slice, first.starts, first.stops, first.steps))
+    tries = [whole]
+    if len(chain) == 2:
+        single = [k for k in range(len(whole)) if first.stops[k] - first.starts[k] == 1]
+        tries = [[*whole[:k], first.starts[k], *whole[k + 1 :]] for k in single]
+    places = [_subscript(array, found, tuple(place)) for place in tries]
+    return next((place for place in places if place is not None), None)
+
+
+def _subscript(array: Any, found: Any, index: object) -> tuple[Any, ...] | None:
+    """What NumPy takes for a subscript, where that shows what was found: with an ellipsis, which gives no numbers."""
+    place = index if isinstance(index, tuple) else (index,)
+    if Ellipsis not in place:
+        place = (*place, ...)
+    seen = array[place]
+    is_same = seen.shape == found.shape and seen.strides == found.strides and seen.ctypes.data == found.ctypes.data
+    return place if is_same else None
 
 
 def _way_of(chain: tuple[Op, ...], x: Tensor, found: Tensor, is_recorded: bool) -> Way | None:

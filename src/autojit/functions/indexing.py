@@ -56,7 +56,7 @@ def getitem(x: Tensor, key: object) -> Tensor:
         if found is None:
             seen = _view(x, normalize(x, index))
             found = one_node(seen if seen is not x else x.view(x.shape), x, _node_name(index))
-            keep(memo, x, found)
+            keep(memo, x, found, index)
         return found
     if isinstance(index, list):
         index = _as_tuple(index)
@@ -138,7 +138,7 @@ def setitem(x: Tensor, key: object, value: Operand) -> None:
     if not subscript.is_advanced:
         target = one_node(seen, x, _node_name(index)) if seen._grad_fn is not None else seen
         if known is None:
-            keep(memo, x, target)
+            keep(memo, x, target, index)
         copy_into(target, _fitted(value, type_of(target).shape), "setitem")
         return
     written = _put(seen, subscript, value, False)  # says first, as torch does, that the shapes do not fit
