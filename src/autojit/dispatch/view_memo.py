@@ -44,7 +44,7 @@ class Way(NamedTuple):
     versions: Any
     metas: Any
     rules: dict[Any, Any] | None
-    index: tuple[Any, ...] | None = None  # a subscript that shows an array at once what the ops do
+    subscript: tuple[Any, ...] | None = None  # that shows an array at once what the ops do
 
 
 class Ways(NamedTuple):
@@ -87,8 +87,8 @@ def recall(what: object, x: Tensor) -> tuple[Any, Tensor | None]:
     if way is None:
         return key, None
     array = x._array
-    if way.index is not None:
-        array = array[way.index]
+    if way.subscript is not None:
+        array = array[way.subscript]
     else:
         for op in way.chain:
             array = op.eager(array)
@@ -166,7 +166,7 @@ def keep(key: tuple[Any, ...] | None, x: Tensor, found: Tensor, index: object = 
         return
     way = _way_of(chain, x, found, key[-1])
     if way is not None and not found._output_nr:
-        _keep(key, way if index is None else way._replace(index=_subscript(x._array, found._array, index)))
+        _keep(key, way if index is None else way._replace(subscript=_subscript(x._array, found._array, index)))
 
 
 def keep_several(key: tuple[Any, ...] | None, x: Tensor, pieces: tuple[Tensor, ...]) -> None:

@@ -24,9 +24,6 @@ _OPERANDS: tuple[type, ...] = (Tensor, int, float, complex, np.generic, np.ndarr
 _NOT_OURS: Tensor = NotImplemented  # Python then asks the other operand, so that nobody who calls an operator gets it
 
 
-_ARITHMETIC: dict[str, Op] = {name: Op.registry[name]() for name in ("add", "sub", "mul", "div")}
-
-
 def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: str) -> Callable[[Tensor, Any], Tensor]:
     """A binary operator; NumPy dtypes whose kind is in ``shortcut`` need no promotion among themselves."""
     op = Op.registry[op_name]()
@@ -48,9 +45,9 @@ def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: st
     return named(operator, f"__{op_name}__")
 
 
-def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any], Tensor]:
-    """A binary operator whose second operand is the tensor, with the short way for a number before it."""
-    op = _ARITHMETIC.get(function.__name__)
+def _reflected(function: Callable[[Any, Any], Tensor], op_name: str = "") -> Callable[[Tensor, Any], Tensor]:
+    """A binary operator whose second operand is the tensor; that of an op has a short way for a number before it."""
+    op = Op.registry[op_name]() if op_name else None
     compute: Any = None if op is None else type(op).of_pair
 
     def operator(self: Tensor, other: Operand) -> Tensor:
@@ -144,7 +141,9 @@ METHODS: dict[str, Any] = {
     **{f"__i{n[2:]}": _assigning(f"{g.__name__}_", g) for n, g in _FUNCTIONS.items() if n not in _NOT_IN_PLACE},
     **{f"__{g.__name__}__": _operator(g.__name__, g, "fc") for g in (f.add, f.sub, f.mul)},
     **{f"__{g.__name__}__": _operator(g.__name__, g, "f") for g in (c.lt, c.le, c.gt, c.ge)},
+    **{f"__r{g.__name__}__": _reflected(g, g.__name__) for g in (f.add, f.sub, f.mul)},
     "__truediv__": _operator("div", f.div, "fc"),
+    "__rtruediv__": _reflected(f.div, "div"),
     "__pow__": _power,
     "__eq__": _plain(c.eq),
     "__ne__": _plain(c.ne),
