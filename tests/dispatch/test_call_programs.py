@@ -71,3 +71,9 @@ def test_a_transform_and_a_step_get_the_function(monkeypatch: pytest.MonkeyPatch
     assert aj.allclose(aj.jit(lambda x, w: aj.einsum("ij,jk->ik", x, w))(x, w), wanted)
     with aj.inference_mode():
         assert aj.einsum("ij,jk->ik", x, w).is_inference()
+
+
+def test_what_a_type_rule_refuses_and_numpy_computes_stays_the_functions() -> None:
+    x = aj.tensor([True, False, True])
+    for _ in range(8):
+        assert x.cumsum(0, dtype=aj.bool).tolist() == [True, True, True]

@@ -113,10 +113,18 @@ def by_calls(what: tuple[Any, ...], function: Callable[..., Any], *operands: Ten
     return made
 
 
-def _traced(function: Callable[..., Any], operands: Sequence[Tensor]) -> Callable[..., list[Any]]:
-    """The calls of a function that has just served these operands."""
+_NEVER = -(1 << 62)
+
+
+def _traced(function: Callable[..., Any], operands: Sequence[Tensor]) -> Any:
+    """The calls of a function that has just served these operands; `_NEVER` where a type rule refuses what NumPy takes,
+    which is no error of a user's: the function goes on to serve.
+    """
     builder = GraphBuilder()
-    with recording(None):
-        found: Tracer = function(*[builder.tracer(builder.input(type_of(t))) for t in operands])
+    try:
+        with recording(None):
+            found: Tracer = function(*[builder.tracer(builder.input(type_of(t))) for t in operands])
+    except Exception:
+        return _NEVER
     names = [f"a{k}" for k in range(len(operands))]
     return calls_of_ops(", ".join(names), names, builder, [found.value])
