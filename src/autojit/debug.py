@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.autograd.known_rules import rules_as_written
 from autojit.core.sizes import is_symbolic
 from autojit.dispatch.dispatch import apply
 from autojit.functions import factories
@@ -69,7 +70,8 @@ def explain_backward() -> str:
 
     A pass that comes again and again is compiled beside and from then on is one native call; what keeps a line's passes
     with the engine (hooks, kept gradients, ``create_graph``, lines that never repeat) is said. Passes of lines that
-    have begun fewer than 16 are not looked at, and neither are those that came with ``create_graph``.
+    have begun fewer than 16 are not looked at, and neither are those that came with ``create_graph``. The engine itself
+    traces derivative rules that come again and again; the last lines say of which ops that failed, and why.
 
     Example:
         >>> import autojit as aj
@@ -82,7 +84,7 @@ def explain_backward() -> str:
         >>> said[said.rindex("the engine's") :]  # doctest: +ELLIPSIS
         "the engine's: MulBackward0 (...) has hooks..."
     """
-    return "\n".join(map(str, passes.lines.values()))
+    return "\n".join([*map(str, passes.lines.values()), *rules_as_written()])
 
 
 def _print(fmt: str, *args: Any, **kwargs: Any) -> None:

@@ -47,7 +47,7 @@ def check_alike(found: Any, wanted: Any, what: object) -> None:
     if found is not None:
         assert found.dtype is wanted.dtype, what
         assert found.stride() == wanted.stride(), what
-        assert np.array_equal(found.numpy(), wanted.numpy(), equal_nan=True), what
+        assert np.array_equal(found.detach().numpy(), wanted.detach().numpy(), equal_nan=True), what
 
 
 @pytest.mark.parametrize("group", range(GROUPS))

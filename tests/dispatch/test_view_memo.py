@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import autojit as aj
 from autojit import Tensor
+from autojit.dispatch import view_memo
+from tests.autograd.test_recorded_rules import history
 
 VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
     "reshape": lambda x: x.reshape(6, 4),
@@ -111,3 +114,84 @@ def test_a_view_inside_a_captured_step_follows_its_base() -> None:
     compiled = aj.jit(step)
     for _ in range(3):
         np.testing.assert_allclose(compiled(x).numpy(), expected.numpy())
+
+
+KEYS: tuple[Any, ...] = (
+    0, slice(1, 3), (slice(None), 1), (..., None, 2), slice(None), ..., (1, 2), slice(None, None, 2),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+@pytest.mark.parametrize("with_history", [False, True])
+def test_a_part_is_written_the_same_way_however_often(
+    key: Any, with_history: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view_memo, "_WAYS", {})
+    found: list[Any] = []
+    for _ in range(4):
+        x = aj.arange(12.0).reshape(3, 4).requires_grad_(with_history)
+        value = aj.full(tuple(x[key].shape), 7.0).requires_grad_(with_history)
+        y = x * 2
+        before = y._version
+        y[key] = value
+        y[key] = 3
+        y[key] = value * value
+        gradients = aj.autograd.grad((y * y).sum(), [x, value]) if with_history else ()
+        behind = history(y) if with_history else []
+        found.append((y.tolist(), y._version - before, [g.tolist() for g in gradients], behind))
+    assert found[1:] == found[:-1]
+    expected = np.arange(12.0).reshape(3, 4) * 2
+    expected[key] = 49
+    assert found[0][0] == expected.tolist()
+    assert found[0][1] == 3
+
+
+PIECES: dict[str, Callable[[aj.Tensor], tuple[aj.Tensor, ...]]] = {
+    "chunk": lambda x: x.chunk(2, 1),
+    "one chunk": lambda x: x.chunk(1),
+    "split": lambda x: x.split(2),
+    "split with sizes": lambda x: x.split([1, 3], 1),
+    "unbind": lambda x: x.unbind(0),
+    "unbind columns": lambda x: x.unbind(-1),
+}
+
+
+@pytest.mark.parametrize("name", PIECES)
+@pytest.mark.parametrize("mode", ["plain", "grad", "no grad", "a view", "a transpose"])
+def test_pieces_are_the_same_however_often(name: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_memo, "_WAYS", {})
+    found: list[Any] = []
+    for _ in range(4):
+        x = aj.arange(16.0).reshape(4, 4).requires_grad_(mode != "plain")
+        operand = (x * 1)[:3] if mode == "a view" else (x * 1).t() if mode == "a transpose" else x
+        with aj.set_grad_enabled(mode != "no grad"):
+            pieces = PIECES[name](operand)
+        said = []
+        try:
+            pieces[0].add_(1)
+        except RuntimeError as error:
+            said.append(str(error).splitlines()[0])
+        facts = [(p.tolist(), p.stride(), p.output_nr, p._base is operand._base or p._base is operand) for p in pieces]
+        behind = [history(p) for p in pieces]
+        fresh = PIECES[name](operand.detach().requires_grad_(mode != "plain"))
+        slopes = [p.square().sum() for p in fresh if p.requires_grad]
+        found.append((facts, behind, said, [s.item() for s in slopes]))
+    assert found[1:] == found[:-1]
+
+
+def test_pieces_by_a_truth_value_are_not_those_by_a_number() -> None:
+    x = aj.arange(4.0)
+    for _ in range(2):
+        assert len(x.split(1)) == 4
+    with pytest.raises((TypeError, RuntimeError)):
+        x.split(1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (1, 4), (4, 1)])
+def test_pieces_of_few_elements(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_memo, "_WAYS", {})
+    for _ in range(3):
+        x = aj.zeros(shape)
+        for axis in (0, 1):
+            assert [tuple(p.shape) for p in x.unbind(axis)] == [(shape[1 - axis],)] * shape[axis]
+            assert sum(p.numel() for p in x.split(1, axis)) == x.numel()

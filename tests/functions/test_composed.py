@@ -117,3 +117,16 @@ def test_writes_that_need_a_check_are_still_refused_or_recorded() -> None:
         made = aj.ones(2)
     with pytest.raises(RuntimeError):
         made.requires_grad_(True)
+
+
+@pytest.mark.parametrize("extents", [(40, 1), (40, 3), (2, 30, 5), (33, 2)])
+def test_softmaxes_of_many_rows_are_those_of_each(extents: tuple[int, ...]) -> None:
+    """Maxima of many rows are found by position: the same numbers, with infinities, NaN and zeros of both signs."""
+    draws = np.random.default_rng(len(extents)).choice([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan], extents)
+    for function in (aj.softmax, aj.log_softmax):
+        found = function(aj.tensor(draws), -1).numpy().reshape(-1, extents[-1])
+        for row, wanted in zip(found, draws.reshape(-1, extents[-1]), strict=True):
+            alone = function(aj.tensor(wanted), -1).numpy()
+            np.testing.assert_array_equal(row, alone)
+            known = ~np.isnan(row)
+            np.testing.assert_array_equal(np.signbit(row[known]), np.signbit(alone[known]))

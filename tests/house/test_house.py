@@ -163,7 +163,7 @@ READS_HINTS = {  # why it may
     "jit/numpy_arrays.py",  # what NumPy makes of one call's arrays has the sizes of that call
     "jit/trace_sizes.py",  # makes them for sizes that a step counts
     "ops/sources.py",  # the eager rule of the op that is a size
-    "dispatch/dispatch.py",  # stand-ins for strides, which all sizes from 2 on answer alike
+    "dispatch/shown_memory.py",  # stand-ins for strides, which all sizes from 2 on answer alike
     "tensor/memory_orders.py",  # the same; others are asked for
     "dispatch/operand_memory.py",  # the same, of views of what an op of open sizes reads
 }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -19,6 +20,7 @@ from autojit.ops import (
     tensordot,
     vdot,
 )  # fmt: skip
+from autojit.ops.matmul import MATMUL
 from tests.ops.running import integers, normal, record, run
 
 SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
@@ -123,3 +125,16 @@ def test_einsum_refuses_formulas_that_do_not_fit(formula: str) -> None:
 def test_integer_products_are_exact() -> None:
     x: Any = integers(-5, 5, 4, 4)
     np.testing.assert_array_equal(run(matmul, x, x), x @ x)
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_matrices_by_the_short_way_have_the_bits_of_matmul(dtype: str) -> None:
+    """``dot`` makes the same call of BLAS, whichever way the operands lie."""
+    for m, k, n in product((0, 1, 2, 3, 8, 17, 64), repeat=3):
+        for left, right in product((False, True), repeat=2):
+            x: Any = normal(*((k, m) if left else (m, k)), seed=1).astype(dtype)
+            w: Any = normal(*((n, k) if right else (k, n)), seed=2).astype(dtype)
+            x, w = x.T if left else x, w.T if right else w
+            found = MATMUL.eager(x, w)
+            assert found.flags.c_contiguous
+            assert found.tobytes() == np.matmul(x, w).tobytes(), (m, k, n, left, right)

@@ -19,9 +19,10 @@ from autojit.autograd.accumulation import accumulate
 from autojit.autograd.behind_masks import behind_masks
 from autojit.autograd.edges import zeros_of
 from autojit.autograd.hook_calls import has_tensor_hooks, through_post_hooks, through_pre_hooks, through_tensor_hooks
-from autojit.autograd.known_rules import as_tensor, known_rule, serves_here, sum_of
+from autojit.autograd.known_rules import KnownRule, as_tensor, known_rule, serves_here, sum_of
 from autojit.autograd.node_orders import by_edges, when
 from autojit.autograd.pieces import CUTS, Pieces, may_be_piece
+from autojit.autograd.recorded_rules import records_here, run_recorded
 from autojit.autograd.running import current_walk, running
 from autojit.autograd.turned_products import NOT_TURNED, PRODUCTS, run_product, turns
 from autojit.core.errors import DifferentiationError
@@ -79,6 +80,7 @@ class Walk:
         self.grads: Grads = []  # what has arrived at its outputs
         self.observer = state.observer  # the profiler's, or None
         self.is_plain = False  # whether rules that are known run on arrays
+        self.is_recorded = False  # or as calls that are recorded
         self.rules = (
             None if state.trace is None else Rules(here(is_inside=True))
         )  # how rules are run while a step is captured
@@ -123,6 +125,7 @@ class Walk:
         order = self.order = self.plan([edge for edge, _ in roots])
         arrived, missing = self.arrived, self.missing
         is_plain = self.is_plain = serves_here()
+        self.is_recorded = records_here()
         if state.trace is not None:
             state.trace.note_pass(missing, None if self.closed else self.targets, self.accumulate)
         if self.observer is None:
@@ -255,7 +258,7 @@ class Walk:
             if not any(arrived):
                 return False
         turned = turns(node) if type(op) in PRODUCTS else NOT_TURNED
-        rule = known_rule(node, rules, (node in self.masked, turned, wanted, arrived))
+        rule = known_rule(node, rules, (node in self.masked, turned, wanted, arrived), KnownRule)
         results = None if rule is None else rule.cotangents(node, grads, targets is None)
         if results is None:
             return False
@@ -324,6 +327,8 @@ class Walk:
                 results = self.rules.run(node, grads, wanted)
             elif not isinstance(node, OpNode):
                 results = node.run(grads, wanted)
+            elif self.is_recorded:
+                results = run_recorded(node, grads, wanted, masking.is_on)
             elif type(node.op) in CUTS and not is_watched and self._add_piece(node):
                 return
             elif type(node.op) in PRODUCTS:

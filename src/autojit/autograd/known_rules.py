@@ -11,20 +11,23 @@ needs it gets a tensor of it (`as_tensor`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from autojit.core.device import CPU
 from autojit.core.dtypes import bfloat16
+from autojit.core.errors import UnsupportedError
 from autojit.core.size_recorder import recording
 from autojit.core.types import TensorType
+from autojit.dispatch.dispatch import apply_pair
 from autojit.dispatch.rule_program import RuleProgram
 from autojit.functions.elementwise import add
 from autojit.history.op_node import OpNode
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ops.cotangent_masks import under_mask
+from autojit.ops.elementwise_arithmetic import Add
 from autojit.ops.loop_orders import as_loop
 from autojit.ops.matmul import turned_operands
 from autojit.tensor import Tensor
@@ -33,10 +36,21 @@ from autojit.tensor.state import quietly, state
 from autojit.tensor.tensor import type_of, wrap
 from autojit.transforms.adjoint import accumulate
 
-__all__ = ["KnownRule", "as_tensor", "known_rule", "serves_here", "sum_of"]
+__all__ = [
+    "Key",
+    "KnownRule",
+    "as_tensor",
+    "known_rule",
+    "rules_as_written",
+    "saved",
+    "serves_here",
+    "sum_of",
+    "trace_of",
+]
 
 _OFTEN = 32  # times that a rule has run as Python; recording it and writing it out takes as long as 15 to 30 of them
 _NEVER: Any = object()  # of a rule that is Python only
+_ADD = Add()
 _ARRAY = vars(Tensor)["_array"]  # of tensors that are nothing but their elements
 _ndarray, _BFLOAT16 = np.ndarray, bfloat16.numpy
 
@@ -56,9 +70,9 @@ class KnownRule:
 
     __slots__ = ("bars", "ends", "kept", "reads", "run", "run_rows")
 
-    def __init__(
-        self, node: OpNode, program: RuleProgram, sources: Sequence[tuple[int, int]], wanted: Sequence[bool]
-    ) -> None:
+    def __init__(self, node: OpNode, key: Key) -> None:
+        builder, sources, cotangents = trace_of(node, key)
+        program = RuleProgram(builder, [x.value if isinstance(x, Tracer) else None for x in cotangents])
         self.run, self.run_rows = program.run, program.run_rows
         self.reads = [sources[k] for k in program.reads]
         # per operand: None or ZERO, or a source or the number of a result of ``run``, and the views of it
@@ -66,7 +80,7 @@ class KnownRule:
             (ZERO if is_wanted else None)
             if place is None
             else (sources[place.number] if place.is_operand else place.number, place.views)
-            for place, is_wanted in zip(program.places, wanted, strict=True)
+            for place, is_wanted in zip(program.places, key[2], strict=True)
         ]
         read = {*self.reads, *[sources[p.number] for p in program.places if p is not None and p.is_operand]}
         kept = [(0, k) for k, x in enumerate(node.primals) if isinstance(x, Tensor)]
@@ -87,7 +101,7 @@ class KnownRule:
             if type(array) is not _ndarray or array.shape != shape or array.dtype != dtype:
                 return None
         for kind, k in self.kept:
-            if _saved(node, kind, k) is None:
+            if saved(node, kind, k) is None:
                 return None
         made: list[Any] = []
         if self.run is not None:
@@ -102,7 +116,7 @@ class KnownRule:
         arrays = []
         run: Any = self.run_rows
         for kind, k in self.reads:
-            entry = grads[k] if kind == 2 else _saved(node, kind, k)
+            entry = grads[k] if kind == 2 else saved(node, kind, k)
             array = entry if type(entry) is _ndarray else None if entry is None else entry._array
             if type(array) is not _ndarray:
                 return None
@@ -127,7 +141,7 @@ class KnownRule:
                 x_bar = made[source]
             else:
                 kind, k = source
-                x_bar = grads[k] if kind == 2 else _saved(node, kind, k)
+                x_bar = grads[k] if kind == 2 else saved(node, kind, k)
                 if x_bar is None:
                     return None
             for view in views:
@@ -136,7 +150,7 @@ class KnownRule:
         return found
 
 
-def _saved(node: OpNode, kind: int, k: int) -> Any:
+def saved(node: OpNode, kind: int, k: int) -> Any:
     """A saved tensor that is as it was; None of one that the node has to look at."""
     entry = (node.primals if kind == 0 else node.results)[k]
     if getattr(type(entry), "_array", None) is not _ARRAY:
@@ -158,26 +172,49 @@ class _Unread(Tracer):
     is_type_only: ClassVar[bool] = True
 
 
-def known_rule(node: OpNode, rules: dict[Any, Any], key: tuple[Any, ...]) -> KnownRule | None:
-    """The rule under a key: whether a mask is behind it, the turned operands, what is wanted and what has arrived."""
-    rule = rules.get(key)
-    if type(rule) is KnownRule:
-        return rule
+Key = tuple[bool, tuple[bool, bool], tuple[bool, ...], tuple[bool, ...]]
+"""What a rule depends on: whether a mask is behind it, the turned operands, what is wanted and what has arrived."""
+Rule = TypeVar("Rule")
+
+
+def known_rule(node: OpNode, rules: dict[Any, Any], key: tuple[Any, ...], kind: Callable[..., Rule]) -> Rule | None:
+    """The rule under a key, which begins with a `Key`, as ``kind`` makes it of a node; None: it is run as written."""
+    rule: Any = rules.get(key)
+    if type(rule) is kind:
+        known: Rule = rule
+        return known
     if rule is _NEVER:
         return None
     times = rules[key] = 1 if rule is None else rule + 1
     if times < _OFTEN:
         return None
-    rule = rules[key] = _made(node, *key)
-    return rule if type(rule) is KnownRule else None
-
-
-def _made(
-    node: OpNode, is_masked: bool, turned: tuple[bool, bool], wanted: tuple[bool, ...], arrived: tuple[bool, ...]
-) -> Any:
-    """The rule of a node, recorded; `_NEVER` where it has to run as it is written, 0 where another node may tell."""
     if not all(isinstance(entry, Tensor | tuple | TensorType) for entry in (*node.primals, *node.results)):
-        return 0  # packed by a hook, or freed
+        rules[key] = 0  # packed by a hook, or freed: another node may tell
+        return None
+    try:
+        made = rules[key] = kind(node, key[:4])
+        return made
+    except Exception as error:  # of a rule that looks at elements, or has something to complain about
+        rules[key] = _NEVER
+        _as_written[node.op.name] = _as_written.get(node.op.name, (0, ""))[0] + 1, str(error).partition("\n")[0]
+        return None
+
+
+_as_written: dict[str, tuple[int, str]] = {}
+"""By an op's name: how many kinds of its nodes run their rule as it is written, and what kept the last from a trace."""
+
+
+def rules_as_written() -> list[str]:
+    """A line for each op with rules that could not be traced: how many kinds of nodes it has, and why."""
+    return [
+        f"rules of {name} run as they are written for {count} kind{'s' * (count > 1)} of operands: {why}"
+        for name, (count, why) in _as_written.items()
+    ]
+
+
+def trace_of(node: OpNode, key: Key) -> tuple[GraphBuilder, list[tuple[int, int]], list[Any]]:
+    """A node's rule as a builder records it: the builder, what its inputs are (`KnownRule`), and the cotangents."""
+    is_masked, turned, wanted, arrived = key
     builder = GraphBuilder()
     sources: list[tuple[int, int]] = []
 
@@ -191,22 +228,19 @@ def _made(
             sources.append((kind, k))
         return found
 
+    primals, results = entered(0, node.primals), entered(1, node.results)
+    bars = [builder.tracer(x.value) for x in entered(2, node.out_metas)]
+    if any(v.type.device != CPU for v in builder.inputs):
+        raise UnsupportedError("rules are traced for operands on the CPU", {"op": node.op})
+    y_bars = [bar if is_there else None for bar, is_there in zip(bars, arrived, strict=True)]
     before = turned_operands.flags
+    turned_operands.flags = turned
     try:
-        primals, results = entered(0, node.primals), entered(1, node.results)
-        bars = [builder.tracer(x.value) for x in entered(2, node.out_metas)]
-        if any(v.type.device != CPU for v in builder.inputs):
-            return _NEVER
-        y_bars = [bar if is_there else None for bar, is_there in zip(bars, arrived, strict=True)]
-        turned_operands.flags = turned
         with recording(None), under_mask(is_masked):
             found = accumulate(node.op, primals, results, y_bars, wanted)
-            program = RuleProgram(builder, [x.value if isinstance(x, Tracer) else None for x in found])
-    except Exception:  # of a rule that looks at elements, or has something to complain about
-        return _NEVER
     finally:
         turned_operands.flags = before
-    return KnownRule(node, program, sources, wanted)
+    return builder, sources, found
 
 
 def as_tensor(x: Any) -> Any:
@@ -225,4 +259,8 @@ def sum_of(x: Any, y: Any, as_array: bool) -> Any:
             if type(found) is not _ndarray:
                 return np.asarray(found)
             return found if a.flags.c_contiguous and b.flags.c_contiguous else as_loop(found, (a, b))
+    if type(x) is type(y) is Tensor and type(x._array) is type(y._array) is _ndarray:
+        a, b = x._array, y._array
+        if a.dtype is b.dtype and a.shape == b.shape and a.dtype is not _BFLOAT16 and state.observer is None:
+            return apply_pair(_ADD, np.add, x, y)
     return add(as_tensor(x), as_tensor(y))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit.history.op_node import OpNode
-from autojit.ops.composed import Addmm
+from autojit.ops.composed_products import Addmm
 from autojit.ops.matmul import Matmul, turned_operands
 from autojit.ops.shape import Permute
 from autojit.tensor.node import Edge

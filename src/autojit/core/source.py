@@ -163,7 +163,7 @@ def here(of_history: bool = False, depth: int = 1, is_inside: bool = False) -> S
             else:
                 found_there = SourceLocation(code, frame.f_lasti, called)
             return found_there.in_part(_entered.part) if is_inside else found_there
-        if kind == _OWN_CODE:
+        if kind in (_OWN_CODE, _OWN_METHOD):
             callee = frame
         elif kind == _OWN_RELAY:
             relayed = frame
@@ -189,31 +189,26 @@ def place_in_history(depth: int) -> Place | SourceLocation:
     """``here(True, depth)`` for what eager ops record, as cheaply as possible: most often only what it is made of."""
     if in_rule.place is not None and _recorder is None:
         return in_rule.place
-    frame: FrameType | None = sys._getframe(depth)
-    known = _kinds
-    called: Any = None
-    kind, inner, before = _LIBRARY_CODE, _LIBRARY_CODE, None  # of the last frame, and of the one inside it
-    callee: FrameType | None = None
-    while frame is not None:
-        code = frame.f_code
-        found = known.get(id(code))
-        if found is None:
-            if kind == _OWN_RELAY:
-                kind, called = inner, before
-                if inner == _OWN_RELAY and callee is not None:
-                    kind, called = _OWN_CODE, callee.f_code
-            if kind != _OWN_CODE or _recorder is not None or _PASSED.get(code.co_filename, True):
-                break
-            if called.co_name in _NAMED_BY_OBJECT:
-                if callee is None or callee.f_code is not called:
-                    break
-                called = _name_of_object(callee)
-            return code, frame.f_lasti, called
-        inner, before, called = kind, called, code
-        kind = found[1]
-        if kind == _OWN_CODE:
-            callee = frame
-        frame = frame.f_back
+    frame: Any = sys._getframe(depth)
+    outer: Any = None  # the last of those that are passed
+    inner = third = None  # and those inside it
+    passed = _PASSED
+    code = frame.f_code
+    try:
+        while passed[code.co_filename]:
+            third, inner, outer = inner, outer, frame
+            frame = frame.f_back
+            code = frame.f_code
+        kind = _kinds[id(outer.f_code)][1]
+        while kind == _OWN_RELAY:  # of the three outermost, else the rest is looked at
+            outer, inner, third = inner, third, None
+            kind = _kinds[id(outer.f_code)][1]
+    except (KeyError, AttributeError):  # code that nobody has looked at, or no frame
+        kind = _LIBRARY_CODE
+    if kind == _OWN_CODE and _recorder is None:
+        return code, frame.f_lasti, outer.f_code
+    if kind == _OWN_METHOD and _recorder is None:
+        return code, frame.f_lasti, _name_of_object(outer)
     return here(True, depth + 1)
 
 
@@ -247,7 +242,7 @@ def here_calling(name: str, depth: int) -> SourceLocation:
     return here(True, 2)
 
 
-_USERS, _OWN_CODE, _OWN_RELAY, _LIBRARY_CODE = 0, 1, 2, 3
+_USERS, _OWN_CODE, _OWN_RELAY, _LIBRARY_CODE, _OWN_METHOD = 0, 1, 2, 3, 4  # the last is named by its object
 _kinds: dict[int, tuple[CodeType, int]] = {}
 """The kinds of code that is not a user's, by its id, which it has as long as it is here: a code object computes its
 hash again each time. Users' is not kept alive.
@@ -261,7 +256,7 @@ def _kind_of(code: CodeType) -> int:
         return _USERS
     kind = _LIBRARY_CODE
     if is_own(code):
-        kind = _OWN_RELAY if _is_relay(code) else _OWN_CODE
+        kind = _OWN_RELAY if _is_relay(code) else _OWN_METHOD if code.co_name in _NAMED_BY_OBJECT else _OWN_CODE
     if len(_kinds) >= _KINDS_LIMIT:
         _kinds.clear()
     _kinds[id(code)] = code, kind

@@ -19,7 +19,8 @@ from typing import Any
 
 from autojit.core.errors import TraceError
 from autojit.core.source import here
-from autojit.dispatch.dispatch import digits, is_of_step, value_of
+from autojit.dispatch.digits import digits, is_of_step
+from autojit.dispatch.dispatch import value_of
 from autojit.history.lasting import with_lasting_constants
 from autojit.history.recording import edge_of, record, shell_of, symbolic_node, wants_grad
 from autojit.history.residual_plans import residual_plan

@@ -5,37 +5,33 @@ The eager path is kept short on purpose: NumPy's own work on a small array is 0.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from autojit.core.device import CPU, Device
-from autojit.core.device_array import Array, share_memory
 from autojit.core.dtypes import DType, bfloat16
-from autojit.core.errors import UsageError, tensor_expected
+from autojit.core.errors import tensor_expected
 from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import for_history, here
 from autojit.core.types import TensorType
+from autojit.dispatch.digits import exact, in_range, is_of_step, plain, with_digits
 from autojit.dispatch.refused_operands import is_elsewhere, left_of_batch, refusal, refused_outside
+from autojit.dispatch.shown_memory import shows_memory_of
 from autojit.history.recording import record, record_pair, record_several, record_single, wants_any
 from autojit.history.saved import NUMBERS
-from autojit.ir.concrete import hinted
 from autojit.ir.op import Op
 from autojit.ops.loop_orders import as_loop
-from autojit.ops.shape import BroadcastTo, Reshape
+from autojit.ops.shape import BroadcastTo
 from autojit.ops.sources import Full, filled_array
 from autojit.ops.transfers import ToDevice
-from autojit.tensor.memory_orders import reshaped_in_place
 from autojit.tensor.state import quietly, state
 from autojit.tensor.storage import INFERENCE, INFERENCE_VIEW, NO_GRAD, ElsewhereArray, View
-from autojit.tensor.tensor import Tensor, layout_of, made_in_inference, storage_chain, storage_of, wrap, wrap_value
+from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, storage_of, wrap, wrap_value
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.graph import Value
 
 _ndarray, _BFLOAT16 = np.ndarray, bfloat16.numpy
@@ -64,21 +60,24 @@ def apply(op: Op, *operands: Tensor) -> Any:
             return ports.sparse.apply(op, operands)
         out = _retry(op, operands, error)
     if op.n_outputs != 1:
-        return _finish_many(op, operands, [wrap(o) for o in _laid_out(op, map(np.asarray, out))])
+        return _completed_many(op, operands, map(np.asarray, out))
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
     if op.is_view:
         attach_view(op, operands[0], result)
-    else:
-        result._array = _in_order(op, operands, result._array)
+    elif not (op.keeps_order or result._array.flags.c_contiguous):  # as ``memory_orders`` says
+        result._array = result._array.copy(order="C")
+    elif op.is_one_loop and op.keeps_order and len(operands) > 1 and result._array.ndim > 1:
+        result._array = as_loop(result._array, [t._array for t in operands])
     if now["grad_enabled"]:
         is_wanted = False
         for t in operands:
-            if t._view is not None:
+            view = t._view
+            if view is not None and not _is_recorded_view(t, view):
                 _record_one(op, operands, result)
                 return result
             is_wanted = is_wanted or t._requires_grad
         if is_wanted:
-            if op.is_view or now["recording_hooks"] is not None:
+            if now["recording_hooks"] is not None:
                 _record_one(op, operands, result)
             elif len(operands) == 1:
                 record_single(op, operands[0], result)
@@ -87,15 +86,6 @@ def apply(op: Op, *operands: Tensor) -> Any:
             else:
                 record_several(op, operands, result)
     return result
-
-
-def _in_order(op: Op, operands: Sequence[Tensor], found: NDArray[Any]) -> NDArray[Any]:
-    """A result as ``memory_orders`` says."""
-    if not op.keeps_order:
-        return found if found.flags.c_contiguous else found.copy(order="C")
-    if op.is_one_loop and found.ndim > 1 and len(operands) > 1:
-        found = as_loop(found, [t._array for t in operands])
-    return found
 
 
 def apply_pair(op: Op, compute: Callable[..., Any], x: Tensor, y: Tensor) -> Tensor:
@@ -119,10 +109,15 @@ def apply_pair(op: Op, compute: Callable[..., Any], x: Tensor, y: Tensor) -> Ten
     elif result._array.ndim > 1 and not x._array.flags.c_contiguous and y._array.ndim > 1:
         result._array = as_loop(result._array, (x._array, y._array))  # of what they have in common NumPy's loop decides
     if now["grad_enabled"]:
-        if x._view is not None or y._view is not None or now["recording_hooks"] is not None:
+        x_view, y_view = x._view, y._view
+        is_plain = x_view is None or _is_recorded_view(x, x_view)
+        if not is_plain or (y_view is not None and not _is_recorded_view(y, y_view)):
             _record_one(op, (x, y), result)
         elif x._requires_grad or y._requires_grad:
-            record_pair(op, x, y, result)
+            if now["recording_hooks"] is not None:
+                _record_one(op, (x, y), result)
+            else:
+                record_pair(op, x, y, result)
     return result
 
 
@@ -144,17 +139,21 @@ def apply_single(op: Op, x: Tensor) -> Tensor:
     if not (op.keeps_order or result._array.flags.c_contiguous):
         result._array = result._array.copy(order="C")
     if now["grad_enabled"]:
-        if x._view is not None or now["recording_hooks"] is not None:
+        view = x._view
+        if view is not None and not _is_recorded_view(x, view):
             _record_one(op, (x,), result)
         elif x._requires_grad:
-            record_single(op, x, result)
+            if now["recording_hooks"] is not None:
+                _record_one(op, (x,), result)
+            else:
+                record_single(op, x, result)
     return result
 
 
 def completed(op: Op, operands: Sequence[Tensor], arrays: Sequence[Any]) -> Any:
     """The tensors around what an op has computed: in the order of their elements, as views, with history."""
     if op.n_outputs != 1:
-        return _finish_many(op, operands, [wrap(o) for o in _laid_out(op, arrays)])
+        return _completed_many(op, operands, arrays)
     result = wrap(arrays[0])
     if op.is_view:
         attach_view(op, operands[0], result)
@@ -177,15 +176,23 @@ def _retry(op: Op, operands: Sequence[Tensor], error: Exception) -> Any:
     raise refusal(op, operands, error)
 
 
+def _is_recorded_view(t: Tensor, view: View) -> bool:
+    """Whether a view's history is as its base's is now, so that the view is recorded as other tensors are."""
+    base = view.base
+    if view.creation or base is None or base._grad_fn is not view.base_fn:
+        return False
+    return t._requires_grad or not base._requires_grad
+
+
 def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
     if wants_any(operands):
         now = state.__dict__
-        plain = now["divert"] is None and now["recording_hooks"] is None and not _any_inference(operands)
-        if plain and len(operands) == 2:
+        is_plain = now["divert"] is None and now["recording_hooks"] is None and not _any_inference(operands)
+        if is_plain and len(operands) == 2:
             record_pair(op, operands[0], operands[1], result)
-        elif plain and len(operands) == 1 and operands[0]._requires_grad:
+        elif is_plain and len(operands) == 1 and operands[0]._requires_grad:
             record_single(op, operands[0], result)
-        elif plain and len(operands) > 2:
+        elif is_plain and len(operands) > 2:
             record_several(op, operands, result)
         elif not _all_inference(operands):
             record(op, operands, (result,))
@@ -213,9 +220,10 @@ def _all_inference(operands: Sequence[Tensor]) -> bool:
     return all(map(made_in_inference, operands))
 
 
-def _laid_out(op: Op, arrays: Iterable[Any]) -> Iterable[Any]:
-    """Several results as ``memory_orders`` says."""
-    return arrays if op.keeps_order else (a if a.flags.c_contiguous else a.copy(order="C") for a in arrays)
+def _completed_many(op: Op, operands: Sequence[Tensor], arrays: Iterable[Any]) -> tuple[Tensor, ...]:
+    """``completed`` of several results, laid out as ``memory_orders`` says."""
+    laid_out = arrays if op.keeps_order else [a if a.flags.c_contiguous else a.copy(order="C") for a in arrays]
+    return _finish_many(op, operands, list(map(wrap, laid_out)))
 
 
 def _finish_many(op: Op, operands: Sequence[Tensor], results: list[Tensor]) -> tuple[Tensor, ...]:
@@ -228,7 +236,7 @@ def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
     now = state.__dict__
     trace = now["trace"]
     if trace.has_numbers:
-        op = _with_digits(op)
+        op = with_digits(op)
     for t in operands:
         if not isinstance(t, Tensor):
             raise tensor_expected(t)
@@ -320,15 +328,14 @@ def root_value(t: Tensor) -> Any:
 
 def attach_view(op: Op, operand: Tensor, result: Tensor) -> None:
     """Let a view op's result share its operand's storage, unless NumPy had to copy."""
-    if getattr(op, "may_copy", False) and not _reshapes_in_place(op, operand, result._array):
+    if getattr(op, "may_copy", False) and not shows_memory_of(op, operand, result._array):
         return
     attach_views((op,), operand, result)
 
 
 def attach_views(ops: tuple[Op, ...], operand: Tensor, result: Tensor) -> None:
     """Let ``result``, the views ``ops`` of ``operand`` in turn, share its storage and follow its base's history."""
-    storage = storage_of(operand)
-    result._storage = storage
+    storage = result._storage = operand._storage or storage_of(operand)
     view = operand._view
     if view is None or view.base is None:
         base, chain = operand, NO_VIEWS
@@ -347,29 +354,6 @@ def attach_views(ops: tuple[Op, ...], operand: Tensor, result: Tensor) -> None:
         result._view.creation = view.creation
 
 
-def _reshapes_in_place(op: Op, operand: Tensor, array: Array | None) -> bool:
-    if array is None:
-        if operand._view is None and operand._array is None and _is_row_major(operand):
-            return True
-        base = layout_of(operand)
-        if base.flags.c_contiguous:
-            return True
-        if isinstance(op, Reshape):
-            return reshaped_in_place(base, hinted(op.shape)) is not None
-        return _aliases(base, hinted(op).eager(base))
-    return _aliases(operand._array, array)
-
-
-def _is_row_major(t: Tensor) -> bool:
-    """Whether a traced tensor that is not a view is in row-major order."""
-    value = t._value if t._storage is None or t._storage.value is None else t._storage.value
-    return state.trace is None or value is None or state.trace.order_of(value) is None
-
-
-def _aliases(base: Array, piece: Array) -> bool:
-    return base.flags.c_contiguous or share_memory(base, piece)
-
-
 _LITERAL_LIMIT = 1024
 
 
@@ -380,10 +364,10 @@ def literal_of(value: object, type: TensorType) -> Tensor:
             return number(value, type.dtype, type.device)
         if is_symbolic(value) or is_of_step(value):
             return apply(BroadcastTo(type.shape), number(value, type.dtype, type.device))
-        op = Full(in_range(_plain(value), type.dtype), type.dtype, type.shape, type.device)
+        op = Full(in_range(plain(value), type.dtype), type.dtype, type.shape, type.device)
         return wrap_value(state.trace.apply(op, ())[0])
-    if type.device != CPU:
-        exact = in_range(_plain(value), type.dtype)
+    if type.device is not CPU and type.device != CPU:
+        exact = in_range(plain(value), type.dtype)
         elsewhere: Tensor = apply(Full(exact, type.dtype, type.shape, type.device))
         return elsewhere
     if type.shape:
@@ -391,28 +375,6 @@ def literal_of(value: object, type: TensorType) -> Tensor:
         made._type = type
         return made
     return number(value, type.dtype)
-
-
-def is_of_step(value: object) -> bool:
-    """Whether a value is a number of a captured step: by its real class, for it passes for an int or a float."""
-    return hasattr(type(value), "as_operand")
-
-
-def digits(value: Any) -> Any:
-    """Parameters of an op, with the digits of numbers of a step: ops are compared, and kept by tables that outlive it.
-
-    The step is one for these digits then, as `SymbolicSize` tells sizes apart.
-    """
-    if type(value) is tuple:
-        found = tuple([digits(item) for item in value])
-        return value if all(map(operator.is_, found, value)) else found
-    return value.concrete() if is_of_step(value) else value
-
-
-def _with_digits(op: Op) -> Op:
-    given = [getattr(op, name) for name in op.__match_args__]
-    found = list(map(digits, given))
-    return op if all(map(operator.is_, found, given)) else type(op)(*found)
 
 
 def number(value: Any, dtype: DType, place: Device = CPU) -> Tensor:
@@ -423,17 +385,17 @@ def number(value: Any, dtype: DType, place: Device = CPU) -> Tensor:
         elif is_of_step(value):
             made = wrap_value(value_of(value.as_operand().to(dtype)))
         else:
-            made = wrap_value(state.trace.apply(Full(in_range(_plain(value), dtype), dtype, (), place), ())[0])
+            made = wrap_value(state.trace.apply(Full(in_range(plain(value), dtype), dtype, (), place), ())[0])
         made.__dict__["is_number"] = True
         return made if place in (CPU, made.spec.device) else apply(ToDevice(place), made)
-    if place != CPU:
+    if place is not CPU and place != CPU:
         return literal_of(value, TensorType((), dtype, place))
     key = (value, dtype) if value else (repr(value), dtype)  # 0.0 == -0.0, but they are different constants
     found = NUMBERS.get(key)
     if found is None:
         if len(NUMBERS) >= _LITERAL_LIMIT:
             NUMBERS.clear()
-        found = NUMBERS[key] = wrap(_exact(value, dtype))
+        found = NUMBERS[key] = wrap(exact(value, dtype))
     return found
 
 
@@ -446,31 +408,6 @@ def wrapped_number(value: Any, dtype: DType) -> Tensor:
         if dtype.kind == "int" and value >= span // 2:
             value -= span
     return number(value, dtype)
-
-
-def in_range(value: Any, dtype: DType) -> Any:
-    """A whole number as the dtype holds it; negative ones wrap around in unsigned dtypes, as in C."""
-    if dtype.kind not in ("int", "uint") or isinstance(value, float | complex | np.floating):
-        return value
-    span = 1 << dtype.size_bytes * 8
-    low, high = (1 - span, span) if dtype.kind == "uint" else (-span // 2, span // 2)
-    if not low <= int(value) < high:
-        raise UsageError(
-            f"value cannot be converted to type {dtype.name} without overflow",
-            {"value": value},
-            "use a wider dtype",
-        )
-    return int(value) % span if dtype.kind == "uint" else int(value)
-
-
-def _exact(value: object, dtype: DType) -> NDArray[Any]:
-    """A Python number as an array."""
-    array = quietly(np.asarray, in_range(value, dtype))
-    return array.astype(dtype.numpy) if dtype.kind != "bool" else np.asarray(bool(value))
-
-
-def _plain(value: object) -> Any:
-    return value.item() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _bind(self: Tensor, op: Op, operands: Sequence[Tensor]) -> Any:

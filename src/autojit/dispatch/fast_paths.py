@@ -128,17 +128,29 @@ def _fused(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
 def _in_parts(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
     """A small composite whose results are in row-major order; None of others."""
     given = op.in_rows(arrays)
-    return None if given is None else op.one_or_all(_by_numpy(program_of(op, given), given))
-
-
-def _by_numpy(program: Program, arrays: Sequence[NDArray[Any]]) -> Any:
-    """The NumPy calls of a small composite, with the fast paths of its ops where it is large enough for one of them."""
-    return calls_of(program)(*arrays)
+    if given is None:
+        return None
+    run = calls_of(program_of(op, given))
+    if given is arrays:
+        _keep_short(op, arrays, run)
+    return op.one_or_all(run(*given))
 
 
 def calls_of(program: Program) -> Callable[..., list[Any]]:
-    """The same as a function."""
+    """The NumPy calls of a small composite, with the fast paths of its ops where it is large enough for one of them."""
     return program.by(_fast_of) if 0 < program.quick_from <= program.size else program.run
+
+
+def _keep_short(op: Op, arrays: Sequence[NDArray[Any]], run: Callable[..., list[Any]]) -> None:
+    """Let the composite be computed at once by ``run`` where arrays of this kind come again (``_composite_rule``)."""
+    known = op.__dict__.get("_short")
+    if known is None or len(known) >= _MOST_SHORT:
+        known = {}
+        object.__setattr__(op, "_short", known)
+    known[tuple([(a.shape, a.strides, a.dtype) for a in arrays])] = run
+
+
+_MOST_SHORT = 64  # kinds of operands of one composite; programs themselves are kept elsewhere
 
 
 def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -165,7 +177,9 @@ def _fused_arrays(op: FusedArrays, arrays: Sequence[NDArray[Any]]) -> Any:
             return found
         results = program.run_by(_fast_of, arrays)
     else:
-        results = _by_numpy(program, arrays)
+        run = calls_of(program)
+        _keep_short(op, arrays, run)
+        results = run(*arrays)
     return results[0] if op.n_outputs == 1 else tuple(results)
 
 
@@ -292,6 +306,22 @@ def _rule_of(path: FastPath) -> Callable[..., Any]:
     return fast
 
 
+def _composite_rule(path: FastPath) -> Callable[..., Any]:
+    """``_rule_of`` for composites: of small arrays, whose calls of NumPy's are known, these and nothing else."""
+    long_way = _rule_of(path)
+
+    def fast(op: Op, *arrays: NDArray[Any]) -> Any:
+        known = op.__dict__.get("_short")
+        if known is not None and not state.reference:
+            run = known.get(tuple([(a.shape, a.strides, a.dtype) for a in arrays]))
+            if run is not None:
+                found = run(*arrays)
+                return found[0] if len(found) == 1 else tuple(found)
+        return long_way(op, *arrays)
+
+    return fast
+
+
 def _pair_rule_of(op: Any, path: FastPath) -> Callable[..., Any]:
     """The same for an op of two operands and no parameters, which dispatch does not ask for its ``fast``."""
     ufunc, (limit, compute) = type(op).ufunc, path
@@ -306,6 +336,7 @@ def _pair_rule_of(op: Any, path: FastPath) -> Callable[..., Any]:
 
 
 Op.fast_paths.update({name: (path.limit, _rule_of(path)) for name, path in TABLE.items()})
+Op.fast_paths.update({name: (0, _composite_rule(TABLE[name])) for name in ("fused", "fused_arrays")})
 for _name in TABLE.keys() & Op.registry.keys():  # those that are imported later find theirs in ``fast_paths``
     _op: Any = Op.registry[_name]
     _op.fast_from, _op.fast = Op.fast_paths[_name]

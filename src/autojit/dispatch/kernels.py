@@ -230,6 +230,8 @@ def _wanted(operands: Sequence[Any]) -> tuple[int, ...] | None:
 
 def _serves(operands: Sequence[Any]) -> bool:
     first = operands[0]._array
+    if len(operands) == 1 and type(first) is np.ndarray and first.dtype.char in "fd" and first.flags.carray:
+        return True
     kind, shape, is_alike = first.dtype, first.shape, True
     if kind.char not in "fd" and kind is not bfloat16.numpy:
         return False

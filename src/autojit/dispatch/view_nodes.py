@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.dispatch.dispatch import apply_single, value_of
-from autojit.dispatch.view_memo import remembered
+from autojit.dispatch.view_memo import keep_several, recall_several, remembered
 from autojit.history.op_node import rename_node
 from autojit.history.recording import edge_of, require_unchanged, shows_grad, symbolic_node
 from autojit.history.view_history import Parts, Restrided, ViewChain
@@ -67,9 +67,29 @@ def _apart(pieces: tuple[Tensor, ...], input: Tensor) -> tuple[Tensor, ...]:
 
 
 def several_views(
+    input: Tensor, make: Callable[[], tuple[Tensor, ...]], part: tuple[int, bool], name: str, what: object
+) -> tuple[Tensor, ...]:
+    """The views that ``make`` gives, as outputs of one node; ``part`` is (axis, whether it is dropped).
+
+    ``what`` tells with ``name`` and the axis which pieces these are. Where it is ints and names, the pieces are found
+    out once for all tensors of a kind.
+    """
+    given = tuple(what) if isinstance(what, list | tuple) else (what,)
+    if not _CONSTANTS.issuperset(map(type, given)):  # not a truth value, which is equal to an int
+        return _several_views(input, make, part, name)
+    key, known = recall_several((name, part[0], given), input)
+    if known is None:
+        known = _several_views(input, make, part, name)
+        keep_several(key, input, known)
+    return known
+
+
+_CONSTANTS = frozenset((int, str))
+
+
+def _several_views(
     input: Tensor, make: Callable[[], tuple[Tensor, ...]], part: tuple[int, bool], name: str
 ) -> tuple[Tensor, ...]:
-    """The views that ``make`` gives, as outputs of one node; ``part`` is (axis, whether it is dropped)."""
     recorded = state.grad_enabled and not made_in_inference(input)
     edge = None
     if recorded:

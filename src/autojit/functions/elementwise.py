@@ -13,7 +13,8 @@ from autojit import ops
 from autojit.core.dtypes import HALVES, DType, bool_, complex128, float16, float32, float64, int64, promote_with_number
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
 from autojit.dispatch.declared import EXACT_OUT, declared
-from autojit.dispatch.dispatch import apply, apply_single, in_range, number
+from autojit.dispatch.digits import in_range
+from autojit.dispatch.dispatch import apply, apply_single, number
 from autojit.dispatch.kernels import in_one_pass
 from autojit.dispatch.op_functions import binary, op_of, through_ops, unary
 from autojit.dispatch.promotion import (

@@ -15,7 +15,8 @@ from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
 from autojit.core.wrapping import named
 from autojit.dispatch.declared import Out, declared
-from autojit.dispatch.dispatch import in_range, literal_of, mark_inference, number
+from autojit.dispatch.digits import in_range
+from autojit.dispatch.dispatch import literal_of, mark_inference, number
 from autojit.dispatch.on_device import in_one_place, moved, placed, where_to
 from autojit.dispatch.promotion import Number, Operand, as_operand, cast
 from autojit.functions.comparison import eq, where

@@ -12,6 +12,7 @@ from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
 from autojit.core.errors import DTypeError, IndexingError, ShapeError, UsageError
 from autojit.core.sizes import seems_equal
+from autojit.dispatch.call_programs import by_calls
 from autojit.dispatch.declared import EXACT_OUT, Out, declared
 from autojit.dispatch.dispatch import number
 from autojit.dispatch.on_device import beside, placed
@@ -68,7 +69,9 @@ def from_the_front(index: Tensor) -> Tensor:
 @declared(out=Out(is_apart=True, is_exact=True))
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """``y[i][j] = x[index[i][j]][j]`` for ``dim`` 0: picks along one axis, one index per result element."""
-    return ops.gather(input, dim, from_the_front(_index(index, "gather")))
+    places = from_the_front(_index(index, "gather"))
+    found: Tensor = by_calls(("gather", dim), lambda x, index: ops.gather(x, dim, index), input, places)
+    return found
 
 
 @declared(out=Out(is_apart=True))
@@ -91,7 +94,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices along ``dim`` at a vector of positions."""
     places = from_the_front(_line(index, "index_select"))
-    return ops.index_select(input, dim, places)
+    found: Tensor = by_calls(("index_select", dim), lambda x, index: ops.index_select(x, dim, index), input, places)
+    return found
 
 
 @declared(out=Out(is_apart=True, is_exact=True))

@@ -27,6 +27,7 @@ from autojit.core.sizes import agree, as_extent, is_symbolic, seems_equal, surel
 from autojit.core.tracebacks import trim
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn
+from autojit.dispatch.dispatch import number
 from autojit.dispatch.inplace import copy_into, in_place
 from autojit.dispatch.on_device import moved, placed
 from autojit.dispatch.promotion import NUMBERS, Operand, as_operand, cast
@@ -34,7 +35,7 @@ from autojit.dispatch.view_memo import keep, recall
 from autojit.dispatch.view_nodes import one_node
 from autojit.functions.comparison import clamp, where
 from autojit.functions.shape import stack
-from autojit.functions.slice_places import counted_span, slice_bound
+from autojit.functions.slice_places import constant_subscript, counted_span, slice_bound
 from autojit.history.node_arguments import KeptBy
 from autojit.history.op_node import rename_node
 from autojit.ir.op import bind
@@ -49,13 +50,13 @@ from autojit.tensor.tensor import Tensor, type_of, wrap
 def getitem(x: Tensor, key: object) -> Tensor:
     """``x[key]``: a view for integers, slices, None and Ellipsis; a copy with index tensors, lists or masks."""
     index = key
-    what = _constant(index)
+    what = constant_subscript(index)
     if what is not None:
         memo, found = recall(what, x)
         if found is None:
             seen = _view(x, normalize(x, index))
             found = one_node(seen if seen is not x else x.view(x.shape), x, _node_name(index))
-            keep(memo, x, found)
+            keep(memo, x, found, index)
         return found
     if isinstance(index, list):
         index = _as_tuple(index)
@@ -104,27 +105,6 @@ def _as_tuple(index: list[Any]) -> Any:
     return tuple(index)
 
 
-def _constant(index: Any) -> tuple[Any, ...] | None:
-    """A subscript of ints, slices, None and Ellipsis as a flat tuple that can be hashed; None for any other."""
-    kind = type(index)
-    if kind is int:
-        return ("[", index)
-    if kind is slice:
-        return ("[:", index.start, index.stop, index.step)
-    if kind is not tuple:
-        return ("[", index) if index is None or index is Ellipsis else None
-    parts: list[Any] = ["[,"]
-    for item in index:
-        kind = type(item)
-        if kind is slice:
-            parts += (":", item.start, item.stop, item.step)
-        elif kind is int or item is None or item is Ellipsis:
-            parts.append(item)
-        else:
-            return None
-    return tuple(parts)
-
-
 def _node_name(index: object) -> str:
     """The last thing a subscript does, by torch's name."""
     items = index if isinstance(index, tuple) else (index,)
@@ -148,10 +128,17 @@ def setitem(x: Tensor, key: object, value: Operand) -> None:
         aligned = _aligned_mask(x, index)
         in_place(x, "index_put_", lambda old: where(aligned, row, old), (), {})
         return
+    what = constant_subscript(index)
+    memo, known = (None, None) if what is None else recall(what, x)
+    if known is not None and known._array.size < x._array.size:  # a part: all of ``x`` is written as ``x``
+        copy_into(known, _fitted(value, type_of(known).shape), "setitem")
+        return
     subscript = normalize(x, index)
     seen = _view(x, subscript)
     if not subscript.is_advanced:
         target = one_node(seen, x, _node_name(index)) if seen._grad_fn is not None else seen
+        if known is None:
+            keep(memo, x, target, index)
         copy_into(target, _fitted(value, type_of(target).shape), "setitem")
         return
     written = _put(seen, subscript, value, False)  # says first, as torch does, that the shapes do not fit
@@ -210,7 +197,8 @@ def put(x: Tensor, index: Any, value: Operand, accumulate: bool) -> Tensor:
 
 def _value(x: Tensor, value: Operand) -> Tensor:
     if isinstance(value, NUMBERS):
-        return x._literal(value, type_of(x).with_shape(()))
+        kind = type_of(x)
+        return number(value, kind.dtype, kind.device)
     if not isinstance(value, Tensor):
         value = placed(wrap(np.asarray(value)), type_of(x).device)
     return cast(as_operand(value), type_of(x).dtype)

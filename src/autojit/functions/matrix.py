@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32, int64
 from autojit.core.errors import ShapeError
+from autojit.dispatch.call_programs import by_calls
 from autojit.dispatch.composite_nodes import in_one_node
 from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.promotion import all_together, cast
@@ -17,7 +18,7 @@ from autojit.functions.matrix_forms import complete_qr, completed
 from autojit.functions.refused_dtypes import refuses
 from autojit.functions.shape import Tensors, flip
 from autojit.functions.views import narrow
-from autojit.ops.composed import Addmm
+from autojit.ops.composed_products import Addmm
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -182,7 +183,7 @@ def einsum(equation: str, *operands: Tensors) -> Tensor:
         given = [cast(given[0], int64)]  # as in torch: a sum alone widens, products do not
     elif len(given) > 1 and type_of(given[0]).dtype.category < 2 and _sums_of_one(equation):
         given = [cast(x, int64) for x in given]
-    found: Tensor = ops.einsum(equation, *given)
+    found: Tensor = by_calls(("einsum", equation), lambda *operands: ops.einsum(equation, *operands), *given)
     return found
 
 

@@ -45,8 +45,16 @@ def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: st
     return named(operator, f"__{op_name}__")
 
 
-def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any], Tensor]:
+def _reflected(function: Callable[[Any, Any], Tensor], op_name: str = "") -> Callable[[Tensor, Any], Tensor]:
+    """A binary operator whose second operand is the tensor; that of an op has a short way for a number before it."""
+    op = Op.registry[op_name]() if op_name else None
+    compute: Any = None if op is None else type(op).of_pair
+
     def operator(self: Tensor, other: Operand) -> Tensor:
+        if op is not None and (type(other) is float or type(other) is int):
+            a = self._array
+            if a is not None and a.dtype.char in "fdFD":  # halves keep the number's digits
+                return apply_pair(op, compute, number(other, dtype_of_numpy(a.dtype)), self)
         if not isinstance(other, _OPERANDS):
             return _NOT_OURS
         return function(other, self)
@@ -133,7 +141,9 @@ METHODS: dict[str, Any] = {
     **{f"__i{n[2:]}": _assigning(f"{g.__name__}_", g) for n, g in _FUNCTIONS.items() if n not in _NOT_IN_PLACE},
     **{f"__{g.__name__}__": _operator(g.__name__, g, "fc") for g in (f.add, f.sub, f.mul)},
     **{f"__{g.__name__}__": _operator(g.__name__, g, "f") for g in (c.lt, c.le, c.gt, c.ge)},
+    **{f"__r{g.__name__}__": _reflected(g, g.__name__) for g in (f.add, f.sub, f.mul)},
     "__truediv__": _operator("div", f.div, "fc"),
+    "__rtruediv__": _reflected(f.div, "div"),
     "__pow__": _power,
     "__eq__": _plain(c.eq),
     "__ne__": _plain(c.ne),

@@ -9,6 +9,7 @@ from autojit import ops
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import UsageError
 from autojit.core.wrapping import named
+from autojit.dispatch.call_programs import by_calls
 from autojit.dispatch.declared import DTYPE_OUT, Out, declared
 from autojit.functions.autocast import in_full_precision_on_devices
 from autojit.functions.comparison import eq, where
@@ -25,7 +26,8 @@ from autojit.tensor.tensor import Tensor, type_of
 @own_memory
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running sum along ``dim``."""
-    return ops.cumsum(_whole(input, dtype, "cumsum"), dim)
+    found: Tensor = by_calls(("cumsum", dim), lambda x: ops.cumsum(x, dim), _whole(input, dtype, "cumsum"))
+    return found
 
 
 @declared(in_place="values", out=DTYPE_OUT)
@@ -33,7 +35,8 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
 @own_memory
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running product along ``dim``."""
-    return ops.cumprod(_whole(input, dtype, "cumprod"), dim)
+    found: Tensor = by_calls(("cumprod", dim), lambda x: ops.cumprod(x, dim), _whole(input, dtype, "cumprod"))
+    return found
 
 
 @declared(out=True)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+
+import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import promote_types
@@ -11,12 +14,14 @@ from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.dispatch import apply_pair
 from autojit.dispatch.kernels import in_one_step
 from autojit.dispatch.promotion import NUMBERS, Operand, as_operand, cast, refuse_numbers, together
+from autojit.dispatch.view_memo import remembered
 from autojit.dispatch.view_nodes import no_view
 from autojit.functions.elementwise import mul
 from autojit.functions.own_memory import no_view_of_parts
 from autojit.history.op_node import rename_node
+from autojit.ops.composed_products import MATRIX_VECTOR
 from autojit.ops.matmul import MATMUL
-from autojit.tensor.state import state
+from autojit.tensor.state import computes_at_once, state
 from autojit.tensor.tensor import Tensor, type_of
 
 
@@ -43,13 +48,44 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Matrix product of any ranks, torch's rules."""
     if state.autocast is not None:
         return state.autocast.lower(matmul, input, other)
-    if type(input) is Tensor and type(other) is Tensor:
-        a, b = input._array, other._array
-        if a is not None and b is not None and a.dtype is b.dtype and a.ndim == 2 == b.ndim and a.dtype.kind == "f":
+    a, b = getattr(input, "_array", None), getattr(other, "_array", None)
+    if a is not None and b is not None and a.dtype is b.dtype and a.dtype.kind == "f":
+        if a.ndim == 2 == b.ndim:
             return apply_pair(MATMUL, MATMUL.eager, input, other)
+        if a.ndim > 1 and _is_plain(input, other):
+            return _at_once(input, other)
     x, y = _products("matmul", input, other)
     found = rename_node(ops.matmul(x, y), _PRODUCT_NODES.get((x.ndim, y.ndim), "UnsafeViewBackward0"))
     return no_view(found, x) if y.ndim == 1 and x.ndim < 3 else found
+
+
+def _is_plain(x: Tensor, w: Tensor) -> bool:
+    """Whether ``_at_once`` multiplies two tensors, whose dtypes are alike."""
+    a, b = x._array, w._array
+    if type(a) is not np.ndarray or type(b) is not np.ndarray or a.dtype.char not in "fd" or not a.size:
+        return False
+    if state.observer is not None or not computes_at_once():
+        return False
+    if b.ndim < 3:
+        return bool(a.shape[-1] == b.shape[0] and (b.ndim == 2 or a.ndim == 2))
+    return bool(a.shape[:-2] == b.shape[:-2] and a.shape[-1] == b.shape[-2])
+
+
+def _at_once(x: Tensor, w: Tensor) -> Tensor:
+    """A matrix times a vector, many matrices times one, as torch by one product of two matrices, or times as many."""
+    ndim = w._array.ndim
+    if ndim == 1:
+        return apply_pair(MATRIX_VECTOR, MATRIX_VECTOR.eager, x, w)
+    if ndim > 2:
+        return rename_node(apply_pair(MATMUL, MATMUL.eager, x, w), "UnsafeViewBackward0")
+    *lead, k = x._array.shape
+    product = apply_pair(MATMUL, MATMUL.eager, _reshaped(x, (prod(lead), k)), w)
+    return rename_node(_reshaped(product, (*lead, w._array.shape[1])), "UnsafeViewBackward0")
+
+
+@remembered
+def _reshaped(input: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return ops.reshape(input, shape)
 
 
 _PRODUCT_NODES = {
@@ -79,7 +115,10 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Matrix times vector."""
     if state.autocast is not None and state.autocast.is_on_device(input):
         return state.autocast.lower(mv, input, vec)
-    return rename_node(ops.mv(*_products("mv", input, vec)), "MvBackward0")
+    x, v = _products("mv", input, vec)
+    if type_of(x).ndim == 2 and type_of(v).ndim == 1 and _is_plain(x, v):
+        return _at_once(x, v)
+    return rename_node(ops.mv(x, v), "MvBackward0")
 
 
 @declared(out=EXACT_OUT)

@@ -165,6 +165,11 @@ def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None, pl
     return draws.uniform(_at(place, key), tuple(shape), dtype) if found is None else found
 
 
+def drawn_here(shape: Sequence[int], dtype: DType) -> Tensor:
+    """``rand`` on the CPU in a shape that is known to be one, for functions that draw at once."""
+    return _uniform(shape, dtype, None)
+
+
 def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
     if dtype.is_complex:
         both = mul(_normal((*shape, 2), dtype.to_real(), generator, place), 0.5**0.5)

@@ -15,6 +15,7 @@ from autojit.core.dtypes import DType, bool_, float32, int64, uint8
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
 from autojit.core.user_warnings import warn
 from autojit.core.wrapping import named
+from autojit.dispatch.call_programs import by_calls
 from autojit.dispatch.composite_nodes import in_one_node
 from autojit.dispatch.declared import DTYPE_OUT, EXACT_OUT, Out, declared
 from autojit.dispatch.dispatch import apply_single
@@ -364,7 +365,7 @@ def _max_or_min(input: Tensor, dim: Any, keepdim: bool, other: Tensor | None, wh
     axis = normalize_axis(dim, type_of(input).ndim, what)
     _refuse_empty(what, type_of(input).shape, (axis,))
     index = position(input, axis, True)
-    values = ops.gather(input, axis, index)
+    values: Tensor = by_calls(("gather", axis), lambda x, index: ops.gather(x, axis, index), input, index)
     if not keepdim:
         values, index = no_view(values.squeeze(axis), input), no_view(index.squeeze(axis), input)
     return ValuesIndices(values, index)

@@ -1,4 +1,4 @@
-"""Bounds of slices in subscripts: ints, sizes, and numbers that a step computes."""
+"""Subscripts of constants, and bounds of slices: ints, sizes, and numbers that a step computes."""
 
 from __future__ import annotations
 
@@ -48,3 +48,24 @@ def counted_span(start: Any, stop: Any, extent: int) -> tuple[int, int]:
 def _clipped(bound: Tensor, length: Tensor) -> Tensor:
     from_start = where(bound < 0, bound + length, bound)
     return minimum(clamp(from_start, min=0), length)
+
+
+def constant_subscript(index: Any) -> tuple[Any, ...] | None:
+    """A subscript of ints, slices, None and Ellipsis as a flat tuple that can be hashed; None for any other."""
+    kind = type(index)
+    if kind is int:
+        return ("[", index)
+    if kind is slice:
+        return ("[:", index.start, index.stop, index.step)
+    if kind is not tuple:
+        return ("[", index) if index is None or index is Ellipsis else None
+    parts: list[Any] = ["[,"]
+    for item in index:
+        kind = type(item)
+        if kind is slice:
+            parts += (":", item.start, item.stop, item.step)
+        elif kind is int or item is None or item is Ellipsis:
+            parts.append(item)
+        else:
+            return None
+    return tuple(parts)

@@ -282,7 +282,8 @@ def split(tensor: Tensor, split_size_or_sections: Pieces, dim: int = 0) -> tuple
     """Views of consecutive pieces."""
     name = "SplitBackward0" if isinstance(split_size_or_sections, int) else "SplitWithSizesBackward0"
     axis = normalize_axis(dim, type_of(tensor).ndim, "split")
-    return several_views(tensor, lambda: ops.split(tensor, split_size_or_sections, axis), (axis, False), name)
+    make = lambda: ops.split(tensor, split_size_or_sections, axis)
+    return several_views(tensor, make, (axis, False), name, split_size_or_sections)
 
 
 @declared()
@@ -295,7 +296,8 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most ``chunks`` views of equal pieces, the last of which may be smaller."""
     axis = normalize_axis(dim, type_of(input).ndim, "chunk")
-    return several_views(input, lambda: ops.chunk(input, chunks, axis), (axis, False), "SplitBackward0")
+    make = lambda: ops.chunk(input, chunks, axis)
+    return several_views(input, make, (axis, False), "SplitBackward0", (chunks, "chunk"))
 
 
 @declared()
@@ -386,7 +388,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """A view for every position of an axis."""
     axis = normalize_axis(dim, type_of(input).ndim, "unbind")
     rows = (lambda: tuple(input[k] for k in range(type_of(input).shape[0]))) if axis == 0 else None
-    return several_views(input, rows or (lambda: ops.unbind(input, axis)), (axis, True), "UnbindBackward0")
+    return several_views(input, rows or (lambda: ops.unbind(input, axis)), (axis, True), "UnbindBackward0", ())
 
 
 def _scattered(input: Tensor, src: Tensor, show: Callable[[Tensor], Tensor]) -> Tensor:

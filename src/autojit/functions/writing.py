@@ -8,6 +8,7 @@ from typing import Any
 from autojit.core.errors import UsageError
 from autojit.core.sizes import distinct
 from autojit.dispatch.declared import declared
+from autojit.dispatch.dispatch import number
 from autojit.dispatch.inplace import copy_into
 from autojit.dispatch.promotion import Number, Operand
 from autojit.functions import factories
@@ -22,14 +23,16 @@ def fill_(self: Tensor, value: Any) -> Tensor:
             f"fill_ only supports 0-dimension value tensor but got tensor with {type_of(value).ndim} dimensions."
         )
     if is_scalar_number(value):
-        value = self._literal(value, type_of(self).with_shape(()))
+        kind = type_of(self)
+        value = number(value, kind.dtype, kind.device)
     return copy_into(self, value, "fill_")
 
 
 @declared(lists=True)
 def zero_(self: Tensor) -> Tensor:
     """Every element becomes 0."""
-    return copy_into(self, self._literal(0, type_of(self).with_shape(())), "zero_")
+    kind = type_of(self)
+    return copy_into(self, number(0, kind.dtype, kind.device), "zero_")
 
 
 @declared(function=False, lists=True)

@@ -94,7 +94,7 @@ class OpNode(Node):
             if want and found[place] is None and not is_call:
                 found[place] = ZERO
         if state.grad_enabled and not is_call:
-            _connect_constants(found, (*primals, *results))
+            connect_constants(found, (*primals, *results))
         return found
 
     def backward_alone(self, number: int, gradient: Any, keep: bool) -> bool:
@@ -254,7 +254,7 @@ class ZeroDerivative(Node):
         return [ZERO] * len(self.edges)
 
 
-def _connect_constants(grads: list[Any], read: Sequence[Any]) -> None:
+def connect_constants(grads: list[Any], read: Sequence[Any]) -> None:
     """Let gradients that no history leads to depend on the saved values they were computed from, with derivative zero:
     they can be differentiated again, like all others.
     """

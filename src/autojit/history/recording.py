@@ -21,11 +21,12 @@ from autojit.history.view_rules import forbidden_view, inference_saved
 from autojit.ir.op import Op
 from autojit.tensor.node import Edge, Meta, Node, backward_name, move_retained, next_sequence, node_type
 from autojit.tensor.state import state
-from autojit.tensor.storage import INFERENCE_VIEW
+from autojit.tensor.storage import INFERENCE_VIEW, Storage, View
 from autojit.tensor.tensor import Tensor, relative_chain, storage_of, type_of, wrap
 
 new_node: Any = object.__new__  # a node whose fields are set one by one: calling its class takes as long as all of them
-_ONE_UNCHANGED, _TWO_UNCHANGED = (0, 0), (0, 0, 0)  # versions of operands that have no storage, and of the result
+_UNCHANGED = tuple([(0,) * (count + 1) for count in range(16)])
+"""Versions of operands that have no storage, by how many there are, and of the result."""
 
 
 def wants_grad(t: Tensor) -> bool:
@@ -88,6 +89,12 @@ def lacks_history(t: Tensor) -> bool:
     return not wants_grad(t) and type_of(t).dtype.is_differentiable
 
 
+def has_history_of_today(t: Tensor, view: View) -> bool:
+    """Whether a view requires gradients, may be recorded, and has a history that is as its base's is now."""
+    base = view.base
+    return t._requires_grad and not view.creation and base is not None and base._grad_fn is view.base_fn
+
+
 def edge_of(t: Tensor) -> Edge | None:
     """Where the gradient of ``t`` goes: its node, or its accumulator; None when it needs none."""
     if not wants_grad(t):
@@ -115,12 +122,13 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor], line: 
     plan = residual_plan(op, operands, mask)
     if plan is None:
         return
-    node = plan.node()
+    node: OpNode = new_node(plan.node)
+    node.sequence = next_sequence()
     node.op = op
     node.rules = plan.rules
     node.mask = mask
     node.edges = edges
-    node.source = here(True, is_inside=state.trace is not None) if line is None else line
+    node.place = line or (place_in_history(3) if state.trace is None else here(True, is_inside=True))
     hooks = state.__dict__["recording_hooks"]
     versions: list[int] = []
     primals: list[Any] = []
@@ -168,41 +176,43 @@ def record_pair(op: Op, x: Tensor, y: Tensor, result: Tensor) -> None:
         y_edge = (accumulator_of(y) if y_fn is None else y_fn, y._output_nr)
         mask += 2
     a, b = x._array, y._array
-    x_meta, y_meta = (a.shape, a.dtype), (b.shape, b.dtype)
     plans = op.__dict__.get("_plans")
     if plans is None:
         plans = plans_of(op)
-    key = (mask, x_meta, y_meta)
+    key = (mask, a.shape, a.dtype, b.shape, b.dtype)
     plan = plans.get(key, UNKNOWN)
     if plan is UNKNOWN:
         plan = new_plan(op, (x, y), mask, plans, key)
     if plan is None:
         return
-    (keep_x, keep_y), (keep_result,), make, rules = plan
+    (keep_x, keep_y), (keep_result,), make, rules, metas, made = plan
     x_storage, y_storage = x._storage, y._storage
     node = new_node(make)
     node.op = op
     node.mask = mask
     node.rules = rules
     node.edges = (x_edge, y_edge)
-    node.primals = [x if keep_x else x_meta, y if keep_y else y_meta]
+    if keep_x or keep_y:
+        node.primals = [x if keep_x else metas[0], y if keep_y else metas[1]]
+    else:
+        node.primals = metas
     if x_storage is y_storage is None:
-        node.versions = _TWO_UNCHANGED
+        node.versions = _UNCHANGED[2]
     else:
         node.versions = (
             0 if x_storage is None else x_storage.version, 0 if y_storage is None else y_storage.version, 0
         )  # fmt: skip
-    _connect(node, result, keep_result)
+    _connect(node, result, keep_result, made)
 
 
 def record_several(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
     """``record`` for concrete operands, none made in inference mode, and one result."""
-    mask, bit = 0, 1
+    mask, bit, is_unchanged = 0, 1, True
     edges: list[Edge | None] = []
-    metas: list[Meta] = []
+    kinds: list[Any] = []
     for t in operands:
         array = t._array
-        metas.append((array.shape, array.dtype))
+        kinds += array.shape, array.dtype
         if t._requires_grad:
             fn = t._grad_fn
             edges.append((accumulator_of(t) if fn is None else fn, t._output_nr))
@@ -210,61 +220,74 @@ def record_several(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
         else:
             edges.append(None)
         bit += bit
+        if t._storage is not None:
+            is_unchanged = False
     plans = op.__dict__.get("_plans")
     if plans is None:
         plans = plans_of(op)
-    key = (mask, *metas)
+    key = (mask, *kinds)
     plan = plans.get(key, UNKNOWN)
     if plan is UNKNOWN:
         plan = new_plan(op, operands, mask, plans, key)
     if plan is None:
         return
-    node = new_node(plan[2])
+    keeps, (keep_result,), make, rules, metas, made = plan
+    node = new_node(make)
     node.op = op
-    node.rules = plan[3]
+    node.rules = rules
     node.mask = mask
     node.edges = edges
-    node.primals = [t if keep else meta for t, keep, meta in zip(operands, plan[0], metas)]
-    node.versions = [0 if t._storage is None else t._storage.version for t in operands]
-    node.versions.append(0)
-    _connect(node, result, plan[1][0])
+    node.primals = [t if keep else meta for t, keep, meta in zip(operands, keeps, metas)] if True in keeps else metas
+    if is_unchanged and bit < 1 << len(_UNCHANGED):
+        node.versions = _UNCHANGED[len(edges)]
+    else:
+        node.versions = [0 if t._storage is None else t._storage.version for t in operands]
+        node.versions.append(0)
+    _connect(node, result, keep_result, made)
 
 
 def record_single(op: Op, x: Tensor, result: Tensor) -> None:
     """``record`` for one concrete operand that requires gradients and one result."""
     fn, a, storage = x._grad_fn, x._array, x._storage
-    meta = (a.shape, a.dtype)
     plans = op.__dict__.get("_plans")
     if plans is None:
         plans = plans_of(op)
-    key = (1, meta)
+    key = (1, a.shape, a.dtype)
     plan = plans.get(key, UNKNOWN)
     if plan is UNKNOWN:
         plan = new_plan(op, (x,), 1, plans, key)
     if plan is None:
         return
-    node = new_node(plan[2])
+    (keep,), (keep_result,), make, rules, metas, made = plan
+    node = new_node(make)
     node.op = op
-    node.rules = plan[3]
+    node.rules = rules
     node.mask = 1
     node.edges = ((accumulator_of(x) if fn is None else fn, x._output_nr),)
-    node.primals = [x if plan[0][0] else meta]
-    node.versions = _ONE_UNCHANGED if storage is None else (storage.version, 0)
-    _connect(node, result, plan[1][0])
+    node.primals = [x] if keep else metas
+    node.versions = _UNCHANGED[1] if storage is None else (storage.version, 0)
+    _connect(node, result, keep_result, made)
 
 
-def _connect(node: OpNode, result: Tensor, keep_result: bool) -> None:
+def _connect(node: OpNode, result: Tensor, keep_result: bool, made: list[Any]) -> None:
+    """Let a fresh result follow its node; ``made`` holds what nodes of a plan have said of theirs, which they share."""
     out = result._array
-    meta = (out.shape, out.dtype)
+    known = made[0]
+    if out.shape != known[0]:  # the first, or of an op whose results are as long as elements say
+        meta = (out.shape, out.dtype)
+        known = made[0] = (out.shape, (meta,), [meta])
     node.sequence = next_sequence()
     node.place = place_in_history(4)
-    node.out_metas = (meta,)
+    node.out_metas = known[1]
     if keep_result:
         shell = wrap(out)
-        shell._storage = result._storage or storage_of(result)
+        storage = result._storage
+        if storage is None:
+            storage = result._storage = Storage(out, None)  # nobody else knows the result yet
+        shell._storage = storage
         node.results = [shell]
     else:
-        node.results = [meta]
+        node.results = known[2]
     result._requires_grad = True
     result._grad_fn = node
 

@@ -10,17 +10,18 @@ from math import copysign
 from typing import Any, NamedTuple
 
 from autojit.core.sizes import is_symbolic
+from autojit.core.structure import structure
 from autojit.core.types import TensorType
 from autojit.history.op_node import NotImplementedNode, OpNode
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op
 from autojit.ir.result_types import is_plain, placed_types
-from autojit.tensor.node import backward_name, node_type
+from autojit.tensor.node import Meta, backward_name, node_type
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 from autojit.transforms.adjoint import accumulate
 
-_PLANS: dict[Op, dict[Any, ResidualPlan | None]] = {}
+_PLANS: dict[Any, dict[Any, ResidualPlan | None]] = {}  # by an op's class and parameters
 _PLAN_LIMIT = 4096
 UNKNOWN: Any = object()  # a plan that is not made yet
 
@@ -32,6 +33,10 @@ class ResidualPlan(NamedTuple):
     results: tuple[bool, ...]
     node: type[OpNode]
     rules: dict[Any, Any] | None = None  # what the engine finds out about the rule for operands of just these types
+    # what nodes of operands of just these types have alike, which nobody writes to: what stands for operands that are
+    # not kept, and in a list of one item the shape of the last node's result and what stands for that
+    metas: list[Meta] | None = None
+    made: list[Any] | None = None
 
 
 def residual_plan(op: Op, operands: Sequence[Tensor], mask: int) -> ResidualPlan | None:
@@ -60,13 +65,20 @@ def plans_of(op: Op) -> dict[Any, ResidualPlan | None]:
     Equal ops share them, unless their parameters hold what users made (graphs of captures with their tensors,
     functions): nobody here keeps such an op alive.
     """
-    plans = None if _has_negative_zero(op) else _PLANS.get(op)
+    parameters = [getattr(op, name) for name in op.__match_args__]
+    plans = None
+    if float not in map(type, parameters) or not _has_negative_zero(parameters):
+        key = (type(op), structure(tuple(parameters)))  # ops with plain parameters are equal where these are
+        try:
+            plans = _PLANS.get(key)
+            if plans is None and is_plain(op):
+                if len(_PLANS) >= _PLAN_LIMIT:
+                    _PLANS.clear()
+                plans = _PLANS[key] = {}
+        except TypeError:  # a parameter has no hash
+            plans = None
     if plans is None:
         plans = {}
-        if is_plain(op) and not _has_negative_zero(op):
-            if len(_PLANS) >= _PLAN_LIMIT:
-                _PLANS.clear()
-            _PLANS[op] = plans
     object.__setattr__(op, "_plans", plans)
     return plans
 
@@ -85,9 +97,9 @@ def rules_of(op: Op, types: Sequence[TensorType]) -> dict[Any, Any]:
     return found
 
 
-def _has_negative_zero(op: Op) -> bool:
+def _has_negative_zero(parameters: Sequence[object]) -> bool:
     """Whether a parameter is -0.0: the op counts as equal to one with 0.0, and computes something else."""
-    return any([type(x) is float and not x and copysign(1.0, x) < 0 for x in op.__dict__.values()])  # noqa: C419
+    return any(type(x) is float and not x and copysign(1.0, x) < 0 for x in parameters)
 
 
 def new_plan(
@@ -103,8 +115,12 @@ def new_plan(
         plan = plans[pattern]
     except KeyError:
         plan = plans[pattern] = plan_of_types(op, types, mask)
-    if plan is not None and plan.node is not NotImplementedNode and not op.is_call:
-        plan = plan._replace(rules={})
+    if plan is not None:
+        rules: dict[Any, Any] | None = {} if plan.node is not NotImplementedNode and not op.is_call else None
+        metas: list[Meta] = [
+            kind if t._array is None else (t._array.shape, t._array.dtype) for t, kind in zip(operands, types)
+        ]
+        plan = plan._replace(rules=rules, metas=metas, made=[(None, (), [])])
     plans[key] = plan
     return plan
 

@@ -178,14 +178,40 @@ class Pass:
         return nodes[0], leaves
 
 
+class _Key:
+    """What a pass is known by: thousands of numbers, whose hash is taken once."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, parts: tuple[Any, ...]) -> None:
+        self._parts = parts
+        self._hash = hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is _Key and self._parts == other._parts)
+
+
+class _Met:
+    """How often a key has come, and whether it is compiled: ``key`` is the one that came first."""
+
+    __slots__ = ("is_taken", "key", "times")
+
+    def __init__(self, key: _Key) -> None:
+        self.key = key
+        self.times = 0
+        self.is_taken = False
+
+
 class KnownPasses:
     """The passes of the process, by their keys."""
 
     def __init__(self) -> None:
-        self._met: Counter[tuple[Any, ...]] = Counter()  # by key
+        self._met: dict[_Key, _Met] = {}
         self._kinds: Counter[tuple[Any, ...]] = Counter()  # how many passes of a kind there were
         self._compiled: Counter[tuple[Any, ...]] = Counter()  # and how many keys of it have been compiled
-        self._taken: set[tuple[Any, ...]] = set()
         self.lines: dict[tuple[int, int], Line] = {}  # of programs, that were looked at
 
     def backward(self, root: OpNode, number: int, keep: bool) -> bool:
@@ -258,16 +284,19 @@ class KnownPasses:
 
     def _step(self, survey: Survey, number: int, wanted: tuple[int, ...] | None, root: OpNode) -> Any:
         """The native call of a pass, if it is there."""
-        key = (wanted, survey.kind, *survey.key)
-        times = self._met[key] = self._met[key] + 1
-        if key not in self._taken:
-            if times <= SURE + TIMES * self._compiled[survey.kind]:
+        key = _Key((wanted, survey.kind, *survey.key))
+        met = self._met.get(key)
+        if met is None:
+            met = self._met[key] = _Met(key)
+        met.times += 1
+        if not met.is_taken:
+            if met.times <= SURE + TIMES * self._compiled[survey.kind]:
                 self._forget_if_many()
-                self._tell(root, "it has not come often enough", is_known=times > 1)
+                self._tell(root, "it has not come often enough", is_known=met.times > 1)
                 return None
-            self._taken.add(key)
+            met.is_taken = True
             self._compiled[survey.kind] += 1
-        found = awaited.find(("pass", key), lambda: _made(survey, number, wanted))
+        found = awaited.find(("pass", met.key), lambda: _made(survey, number, wanted))
         if type(found) is Pass:
             self._tell(root, "", is_known=True)
             return found.step._entries[1]
@@ -276,8 +305,9 @@ class KnownPasses:
 
     def _forget_if_many(self) -> None:
         if max(len(self._met), len(self._kinds)) > MOST_KINDS:
-            for counted in (self._met, self._kinds, self._compiled, self._taken):
-                counted.clear()
+            self._met.clear()
+            self._kinds.clear()
+            self._compiled.clear()
 
     def _tell(self, root: OpNode, why: str, is_known: bool = False) -> None:
         """Note what became of a pass; of lines whose passes stay unknown no more are looked at."""

@@ -6,8 +6,9 @@ which memory holds what a node has saved, and `seen` takes it out of that memory
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from autojit.jit.outside_passes import is_plain_leaf
 from autojit.tensor.memory_orders import outermost_first, places_of
 from autojit.tensor.node import FREED, AccumulateGrad, Node
 from autojit.tensor.tensor import Tensor, storage_chain, wrap
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MOST_NODES = 512
 """Longer histories are loops over parts mostly: compiling one would hold up the loop for seconds."""
@@ -57,34 +61,73 @@ class Survey:
         ``kind`` is what the caller knows it by.
         """
         found = cls(order, kind)
-        for node in order:
-            if not (found._add_node(node) and found._add_edges(node)):
-                break
+        key, places, calls = found.key, found.places, found.calls
+        for node in order:  # what every node of every pass pays: no helper is called that a line can replace
+            if calls and isinstance(node, CallNode):
+                if not found._add_call(node):
+                    break
+            elif isinstance(node, OpNode):
+                kept = found._kept_by(node)
+                if kept is None or (kept and not found._add_saved(node, kept)):
+                    break
+            else:
+                key.append(ZeroDerivative)
+            for edge in node.edges:
+                if edge is None:
+                    key.append(None)
+                    continue
+                place = places.get(edge[0])
+                if place is None:
+                    place = found._add_leaf(node, cast("AccumulateGrad", edge[0]))
+                    if place is None:
+                        return found
+                elif calls and edge[0] in calls:
+                    calls[edge[0]].add(edge[1])
+                key += place, edge[1]
         return found
 
-    def _add_node(self, node: Node) -> bool:
-        if not isinstance(node, OpNode):
-            self.key.append(ZeroDerivative)
-            return True
-        if isinstance(node, CallNode):
-            return self._add_call(node)
-        if not _is_plain_node(node):
+    def _kept_by(self, node: OpNode) -> Any:
+        """Where a node keeps tensors (`_kept_places`); None where the engine has something to say about the node."""
+        known = None if node.rules is None else node.rules.get(_KEPT)
+        has_hooks = not (node.tensor_hooks is node.retained is node.pre_hooks is node.post_hooks is None)
+        if known is not None and not has_hooks and _PLAIN_CLASSES.get(type(node)):
+            return known
+        if has_hooks or not _is_plain_node(node):
             self.why = f"{_shown(node)} has hooks, or calls a function of its own"
-            return False
-        kept = _kept_places(node)
+            return None
         if node.rules is None:  # else that is what the kind says
             op = node.op
             plans = op.__dict__.get("_plans")
             self.key.append(id(plans_of(op) if plans is None else plans))  # one for equal ops
             self.key += [x for x in (*node.primals, *node.results) if isinstance(x, tuple | TensorType)]
+        return _kept_places(node)
+
+    def _add_saved(self, node: OpNode, kept: Sequence[tuple[bool, int, int]]) -> bool:
+        """Note the tensors that a node has saved; False where the engine has something to say about one."""
+        known, versions, edges = self.saved, node.versions, node.edges
+        noted = None if isinstance(node, LastingNode) else self.kept
         for is_result, number, place in kept:
             entries = node.results if is_result else node.primals
-            entry = entries[number]
-            if getattr(type(entry), "_array", None) is not _ARRAY or not self._add_saved(entry, node, place):
-                self.why = self.why or f"what {_shown(node)} has saved is packed, spent or of a class of its own"
+            t = entries[number]
+            if type(t) is not Tensor and getattr(type(t), "_array", None) is not _ARRAY:
+                self.why = f"what {_shown(node)} has saved is packed, spent or of a class of its own"
                 return False
-            if not isinstance(node, LastingNode):
-                self.kept.append((entries, number))
+            array, storage = t._array, t._storage
+            if type(array) is not np.ndarray or (storage is not None and storage.version != versions[place]):
+                self.why = f"what {_shown(node)} has saved was changed, or is no array"
+                return False
+            if t._grad_fn is None and not t._requires_grad and place < len(edges):
+                edge = edges[place]
+                if edge is not None and type(edge[0]) is not AccumulateGrad:
+                    self.why = f"what {_shown(node)} has saved was detached since"
+                    return False
+            before = known.get(id(array))
+            if before is None:
+                self._add_array(t, array)
+            else:
+                self.key.append(before)
+            if noted is not None:
+                noted.append((entries, number))
         return True
 
     def _add_call(self, node: CallNode) -> bool:
@@ -99,30 +142,15 @@ class Survey:
             if type(array) is not np.ndarray:
                 self.why = f"what {_shown(node)} has saved is no array"
                 return False
-            self._note(t, array)
+            before = self.saved.get(id(array))
+            if before is None:
+                self._add_array(t, array)
+            else:
+                self.key.append(before)
         return True
 
-    def _add_saved(self, t: Tensor, node: OpNode, place: int) -> bool:
-        """Note a tensor that a node has saved; False where the engine has something to say about it."""
-        array: Any = t._array
-        storage = t._storage
-        if type(array) is not np.ndarray or (storage is not None and storage.version != node.versions[place]):
-            self.why = f"what {_shown(node)} has saved was changed, or is no array"
-            return False
-        if t._grad_fn is None and not t._requires_grad and place < len(node.edges):
-            edge = node.edges[place]
-            if edge is not None and type(edge[0]) is not AccumulateGrad:
-                self.why = f"what {_shown(node)} has saved was detached since"
-                return False
-        self._note(t, array)
-        return True
-
-    def _note(self, t: Tensor, array: Any) -> None:
-        """Note a tensor that the pass is given, and how it is laid out."""
-        number = self.saved.get(id(array))
-        if number is not None:
-            self.key.append(number)
-            return
+    def _add_array(self, t: Tensor, array: NDArray[np.generic]) -> None:
+        """Note what a node has saved that no node before has."""
         number = self.saved[id(array)] = len(self.ways)
         memory, way = (array, None) if array.flags.c_contiguous else _way_to(t, array)
         is_part = _is_views(way)
@@ -132,26 +160,14 @@ class Survey:
         if is_part:
             self.key.append((memory.shape, way))
 
-    def _add_edges(self, node: Node) -> bool:
-        key, places, calls = self.key, self.places, self.calls
-        for edge in node.edges:
-            if edge is None:
-                key.append(None)
-                continue
-            child: Any = edge[0]
-            number = edge[1]
-            place = places.get(child)
-            if place is None:
-                if not is_plain_leaf(child.variable):
-                    self.why = f"a leaf behind {_shown(node)} has hooks, or is of a class of its own"
-                    return False
-                place = places[child] = -1 - len(self.leaves)
-                self.leaves.append(child)
-            elif calls and child in calls:
-                calls[child].add(number)
-            key.append(place)
-            key.append(number)
-        return True
+    def _add_leaf(self, node: Node, leaf: AccumulateGrad) -> int | None:
+        """The place of a leaf, below 0; None where the engine has something to say about it."""
+        if not is_plain_leaf(leaf.variable):
+            self.why = f"a leaf behind {_shown(node)} has hooks, or is of a class of its own"
+            return None
+        place = self.places[leaf] = -1 - len(self.leaves)
+        self.leaves.append(leaf)
+        return place
 
     def n_bytes(self) -> int:
         """Of the tensors that the nodes have saved."""

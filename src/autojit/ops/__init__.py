@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from autojit.core.lazy_modules import LazyNames as _LazyNames
 from autojit.ir.op import Op as _Op
 from autojit.ops.composed import *
+from autojit.ops.composed_products import *
 from autojit.ops.composites_activation import *
 from autojit.ops.composites_loss import *
 from autojit.ops.composites_pointwise import *

@@ -82,10 +82,8 @@ class Fmin(Minimum):
 
 
 def _relu(x: Ndarray) -> Any:
-    found = np.asarray(np.maximum(x, np.zeros((), x.dtype)))
-    if x.dtype.kind not in "iu":  # which of two zeros NumPy takes depends on the machine
-        np.copyto(found, x, where=x == 0)
-    return found
+    zero = np.zeros((), x.dtype)
+    return np.where(np.less(x, zero), zero, x)  # which of two zeros ``maximum`` takes depends on the machine
 
 
 class Relu(Pointwise):

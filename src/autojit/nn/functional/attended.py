@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import math
 from math import prod
+from operator import is_
+from typing import Any
+
+import numpy as np
 
 import autojit as aj
 from autojit.core.dtypes import HALVES
@@ -19,7 +23,7 @@ from autojit.ir.op import Op
 from autojit.nn.functional.dropout import dropout
 from autojit.ops.base import is_expandable
 from autojit.tensor import Tensor
-from autojit.tensor.state import state
+from autojit.tensor.state import computes_at_once, state
 from autojit.tensor.tensor import type_of
 
 FLOATS = (*HALVES, aj.float32, aj.float64)
@@ -35,6 +39,10 @@ def attended(
     scale: float | None = None,
 ) -> Tensor:
     """``dropout(softmax(q k^T scale + mask)) v``."""
+    is_plain = mask is None and dropout_p == 0.0 and computes_at_once()
+    known = _key_of(query, key, value, is_causal, scale) if is_plain else None
+    if known in _OPS:
+        return apply(_OPS[known], query, key, value)[0]
     shape = _shape_for_op(query, key, value, mask, dropout_p)
     if shape is None:
         return _by_parts(query, key, value, mask, dropout_p, is_causal, scale)
@@ -45,7 +53,24 @@ def attended(
     if dropout_p > 0.0:
         operands.append(key_for(prod(shape), type_of(query).device))
     op = Op.registry["attention"](_factor(query, scale), is_causal, mask is not None, float(dropout_p))
+    if known is not None and all(map(is_, operands, (query, key, value))):
+        if len(_OPS) >= _MOST_OPS:
+            _OPS.clear()
+        _OPS[known] = op
     return apply(op, *operands)[0]
+
+
+_OPS: dict[Any, Any] = {}
+"""What attends without a mask, by what ``_key_of`` says of operands that are taken as they are."""
+_MOST_OPS = 1024
+
+
+def _key_of(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float | None) -> Any:
+    """What the op depends on; None of operands that hold no arrays of this machine."""
+    q, k, v = query._array, key._array, value._array
+    if not type(q) is type(k) is type(v) is np.ndarray:
+        return None
+    return q.shape, q.dtype, k.shape, k.dtype, v.shape, v.dtype, is_causal, scale
 
 
 def attended_by_groups(

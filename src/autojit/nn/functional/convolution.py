@@ -9,6 +9,7 @@ from autojit import ops
 from autojit.core.dtypes import HALVES, DType, float32
 from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
+from autojit.dispatch.call_programs import by_calls
 from autojit.functions.autocast import in_lower_precision
 from autojit.functions.formats import laid_out_as
 from autojit.history.op_node import rename_node
@@ -236,7 +237,13 @@ def _convolve(
     steps, spacing = extents(stride, ndim, "stride"), extents(dilation, ndim, "dilation")
     low, high = _paddings(padding, weight, steps, spacing)
     _check_bias(input, weight, bias, weight.shape[0], "")
-    found = ops.convolve(images, weight, steps, low, spacing, groups, high=high, result=_kept_wide(input, weight, bias))
+    wide = _kept_wide(input, weight, bias)
+    found = by_calls(
+        ("convolve", *steps, *low, *high, *spacing, groups, "" if wide is None else wide.name),
+        lambda x, w: ops.convolve(x, w, steps, low, spacing, groups, high=high, result=wide),
+        images,
+        weight,
+    )
     return _finish(input, weight, found, bias)
 
 

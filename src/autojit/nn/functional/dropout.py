@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.user_warnings import warn
 from autojit.functions.memory import in_format
+from autojit.functions.random import drawn_here
 from autojit.tensor import Tensor
+from autojit.tensor.state import computes_at_once, state
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 
@@ -25,7 +29,10 @@ def _keeps_all(p: float, training: bool) -> bool:
 
 def _kept(input: Tensor, p: float, shape: Sequence[int]) -> Tensor:
     """A boolean mask that is True with probability 1 - p. Drawn in float32 for every dtype."""
-    drawn = aj.rand(tuple(shape), dtype=aj.float32, device=input.device)
+    if type(input._array) is np.ndarray and state.observer is None and computes_at_once():
+        drawn = drawn_here(shape, aj.float32)
+    else:
+        drawn = aj.rand(tuple(shape), dtype=aj.float32, device=input.device)
     return (drawn if input.is_contiguous() else in_format(drawn, None, input)) >= p
 
 

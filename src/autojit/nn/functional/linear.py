@@ -21,7 +21,7 @@ from autojit.dispatch.requirements import is_known, require
 from autojit.history.op_node import rename_node
 from autojit.nn.functional.reduction import COMMON
 from autojit.nn.functional.windows import in_single
-from autojit.ops.composed import ADDMM, LINEAR_ROWS
+from autojit.ops.composed_products import ADDMM, LINEAR_ROWS
 from autojit.tensor import Tensor
 from autojit.tensor.state import computes_at_once, state
 
