@@ -338,7 +338,8 @@ def multi_margin_loss(
         )
     index = target.reshape(-1, 1)
     picked = rows.gather(1, index)
-    violation = (margin - picked + rows).clamp(min=0.0)
+    violation = margin - picked + rows
+    violation = aj.where(violation > 0, violation, 0.0)  # a NaN violates no margin, as in torch
     if p == 2:
         violation = violation * violation
     if weight is not None:
@@ -399,7 +400,8 @@ def multilabel_margin_loss(
     listed = (labels >= 0).to(aj.int64).cumprod(1) > 0
     labels = aj.where(listed, labels, 0)
     is_target = ((labels.unsqueeze(2) == aj.arange(classes, device=labels.device)) & listed.unsqueeze(2)).any(1)
-    violation = (1 - rows.gather(1, labels).unsqueeze(2) + rows.unsqueeze(1)).relu()
+    violation = 1 - rows.gather(1, labels).unsqueeze(2) + rows.unsqueeze(1)
+    violation = aj.where(violation > 0, violation, 0.0)  # a NaN violates no margin, as in torch
     counts = listed.unsqueeze(2) & ~is_target.unsqueeze(1)
     loss = aj.where(counts, violation, 0.0).sum((1, 2)) / classes
     return reduce_loss(loss if input.ndim == 2 else loss.squeeze(0), reduction)
