@@ -10,7 +10,18 @@ from functools import wraps
 from typing import Any
 
 from autojit import ops
-from autojit.core.dtypes import HALVES, DType, bool_, complex128, float16, float32, float64, int64, promote_with_number
+from autojit.core.dtypes import (
+    HALVES,
+    DType,
+    bool_,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int64,
+    promote_with_number,
+    result_type,
+)  # fmt: skip
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
 from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.dispatch import apply, apply_single, in_range, number
@@ -48,12 +59,13 @@ def scaled(other: Operand, alpha: Number, beside: Operand | None = None) -> Any:
         return other
     if type(alpha) is bool and not (_is_bool(other) and (beside is None or _is_bool(beside))):
         raise UsageError("Boolean alpha only supported for Boolean results.")
+    if isinstance(other, Tensor) and isinstance(beside, Tensor) and type_of(other).dtype is not type_of(beside).dtype:
+        types = [(type_of(t).dtype, type_of(t).ndim) for t in (beside, other)]
+        other = cast(other, result_type(types))  # torch multiplies in the dtype of the result
     kind = type_of(other).dtype if isinstance(other, Tensor) else complex128
     if isinstance(other, Tensor) and kind.category < 2 and isinstance(alpha, float):
-        if isinstance(beside, Tensor) and type_of(beside).dtype.category >= 2:
-            return with_lasting_constants(mul(other.to(type_of(beside).dtype), alpha), other)
         raise UsageError("For integral input tensors, argument alpha must not be a floating point number.")
-    product = mul(other, number(alpha, kind) if kind.category == 1 and type(alpha) is int else alpha)
+    product = mul(other, number(alpha, kind) if kind.category < 2 and type(alpha) is int else alpha)
     return with_lasting_constants(product, other)
 
 
@@ -366,6 +378,8 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
             f"Expected object of scalar type {parts[0].scalar_type} but got scalar type "
             f"{parts[1].scalar_type} for second argument"
         )
+    if parts[0] is float16:  # complex32 is absent
+        real, imag = cast(real, float32), cast(imag, float32)
     return ops.complex(real, imag)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 from autojit import ops
-from autojit.core.dtypes import bfloat16, float16, float32, int64
+from autojit.core.dtypes import bfloat16, float16, float32, int64, promote_types
 from autojit.core.errors import ShapeError
 from autojit.dispatch.composite_nodes import in_one_node
 from autojit.dispatch.declared import EXACT_OUT, declared
@@ -182,8 +183,18 @@ def einsum(equation: str, *operands: Tensors) -> Tensor:
         given = [cast(given[0], int64)]  # as in torch: a sum alone widens, products do not
     elif len(given) > 1 and type_of(given[0]).dtype.category < 2 and _sums_of_one(equation):
         given = [cast(x, int64) for x in given]
+    if len({type_of(x).dtype for x in given}) > 1 and not _contracts(equation):
+        common = reduce(promote_types, [type_of(x).dtype for x in given])
+        given = [cast(x, common) for x in given]  # as in torch: elementwise products promote, contractions do not
     found: Tensor = ops.einsum(equation, *given)
     return found
+
+
+def _contracts(equation: str) -> bool:
+    """Whether an equation sums over an axis that several of its operands have."""
+    left, arrow, kept = equation.replace(" ", "").replace(".", "").partition("->")
+    counts = Counter(label for term in left.split(",") for label in set(term))
+    return any(n > 1 and (not arrow or label not in kept) for label, n in counts.items())
 
 
 def _sums_of_one(equation: str) -> bool:
