@@ -103,7 +103,7 @@ def triangular_solve(
 ) -> Solution:
     """``X`` with ``A @ X = b``, reading one triangle of ``A``."""
     matrix = A.transpose(-2, -1) if transpose else A
-    return Solution(ops.triangular_solve(matrix, b, upper != transpose, True, unitriangular), A)
+    return Solution(ops.triangular_solve(matrix, b, upper != transpose, True, unitriangular), A.clone())
 
 
 @declared(method=False)

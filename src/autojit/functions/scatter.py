@@ -17,6 +17,7 @@ from autojit.dispatch.promotion import cast
 from autojit.functions.comparison import clamp, eq, where
 from autojit.functions.elementwise import add, div, floor_divide
 from autojit.functions.index_functions import from_the_front, index_add, index_fill, scatter, scatter_add
+from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.views import narrow
 from autojit.ops.base import normalize_axis
 from autojit.tensor.tensor import Tensor, type_of
@@ -70,6 +71,7 @@ def scatter_reduce(
 
 
 @declared(in_place="values", out=True)
+@no_view_of_parts
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

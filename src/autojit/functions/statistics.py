@@ -215,6 +215,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, d
 
 
 @declared(method=False)
+@no_view_of_parts
 def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """Derivatives of samples on a grid along each axis, by central differences, one-sided at the edges.
 

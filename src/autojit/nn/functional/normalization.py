@@ -14,6 +14,7 @@ from autojit.core.top_level import top_level
 from autojit.dispatch.kernels import in_one_step
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices
 from autojit.functions.formats import laid_out_as
+from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.refused_dtypes import refuses
 from autojit.nn.functional.reduction import promoted
 from autojit.tensor import Tensor
@@ -137,6 +138,7 @@ def _along_channels(x: Tensor, *parameters: Tensor | None) -> list[Tensor]:
 
 @refuses("bool int complex")
 @in_full_precision_on_devices
+@no_view_of_parts
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
