@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import numpy as np
+
 from autojit import ops
 from autojit.core.dtypes import (
     HALVES,
@@ -70,10 +72,12 @@ def scaled(other: Operand, alpha: Number, beside: Operand | None = None) -> Any:
 
 
 def _scaled_halves(x: Operand, y: Operand, alpha: Number) -> Tensor | None:
-    """``x + alpha * y`` of halves of one dtype, rounded once."""
+    """``x + alpha * y`` of halves of one dtype, rounded once; a literal ``alpha`` is a half too, as in torch."""
     if (type(alpha) in _LITERALS and alpha in (1, -1)) or not isinstance(x, Tensor) or not isinstance(y, Tensor):
         return None
     dtype = type_of(x).dtype
+    if dtype in HALVES and type(alpha) is float:
+        alpha = float(np.asarray(alpha, dtype.numpy))
     return ops.add_scaled(x, y, alpha) if dtype in HALVES and dtype is type_of(y).dtype else None
 
 
@@ -162,7 +166,10 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + str(rounding_mode) + "'"
         )
     x, y = _not_bools(input, other, "div")
-    rounded: Tensor = ops.floor_divide(x, y) if rounding_mode == "floor" else ops.trunc_divide(x, y)
+    if rounding_mode == "trunc" and type_of(x).dtype in HALVES:
+        rounded: Tensor = ops.trunc(apply(_DIV, x, y))  # of the quotient that is a half, as in torch
+    else:
+        rounded = ops.floor_divide(x, y) if rounding_mode == "floor" else ops.trunc_divide(x, y)
     return rename_node(rounded, "DivBackward2", rounding_mode=rounding_mode)
 
 

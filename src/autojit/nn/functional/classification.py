@@ -7,6 +7,7 @@ from typing import cast
 import numpy as np
 
 import autojit as aj
+from autojit.core.dtypes import HALVES
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.core.sizes import surely_equal
 from autojit.dispatch.composite_nodes import composed
@@ -313,7 +314,8 @@ def binary_cross_entropy_with_logits(
         raise ArgumentError(f"Target size ({aj.Size(target.shape)}) must be the same as input size "
                          f"({aj.Size(input.shape)})")  # fmt: skip
     require_float_result("binary_cross_entropy_with_logits", input, target)
-    if pos_weight is None and weight is None and target.dtype is input.dtype:
+    is_one_kernel = target.dtype is input.dtype and target.dtype not in HALVES  # of halves torch rounds every part
+    if pos_weight is None and weight is None and is_one_kernel:
         return reduced_in_one_step(
             "logit_loss", (), input, target, reduction, node="BinaryCrossEntropyWithLogitsBackward0"
         )
