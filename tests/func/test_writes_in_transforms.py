@@ -101,3 +101,17 @@ def test_what_differs_along_a_batch_is_not_written_to_what_all_share() -> None:
     with pytest.raises(RuntimeError, match="inplace arithmetic"):  # nor what was alike, but is not any more
         vmap(lambda t: shared.add_(jvp(lambda x: x.clone().add_(t), (aj.ones(2),), (t,))[0]))(aj.ones(3, 2))
     assert not shared.any()
+
+
+def test_a_write_whose_views_in_an_outer_batch_are_not_known_is_refused() -> None:
+    def partly(x: aj.Tensor, y: aj.Tensor) -> aj.Tensor:
+        whole = y.clone()
+        whole[1] += x.sum()
+        return whole
+
+    x, y = aj.ones(2, 3), aj.rand(2, 3)
+    with pytest.raises(RuntimeError, match="inplace arithmetic"):
+        vmap(jacfwd(partly))(x, y)
+    expected = aj.zeros(2, 3, 3)
+    expected[:, 1] = 1.0
+    assert aj.equal(vmap(jacrev(partly))(x, y), expected)

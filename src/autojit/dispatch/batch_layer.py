@@ -24,7 +24,7 @@ from autojit.dispatch.inplace import at_present, replace
 from autojit.dispatch.on_device import placed
 from autojit.history.recording import wants_grad
 from autojit.ir.op import Op
-from autojit.tensor.state import Layer, below, carry, made_like, state, with_layers
+from autojit.tensor.state import Layer, below, carry, holders, made_like, state, with_layers
 from autojit.tensor.tensor import Tensor, alias, relative_chain, type_of, wrap
 from autojit.transforms.vmap import batch_node
 
@@ -183,7 +183,7 @@ class BatchLayer(Layer):
         with below(self):
             full, new_full = self.full(x), self.full(new)
             is_alike = self.is_alike(new)
-            if full is None and new_full is not None and is_alike:
+            if full is None and new_full is not None and is_alike and not _has_views_outside(x):
                 full = self._batched_now(x)
                 replace(x, new_full.detach().select(0, 0), method)  # the values, which are those of all elements
             self._is_mixed = self._is_mixed or (id(x) in self._alike and not is_alike)
@@ -256,6 +256,24 @@ class BatchLayer(Layer):
         if full is not None:
             self._own(x, full)
             (self._alike.add if id(seen) in self._alike else self._alike.discard)(id(x))
+
+
+def _has_views_outside(x: Tensor) -> bool:
+    """Whether other tensors look at memory that ``x`` has in an outer batch: which of its views they are is not known.
+
+    To be called below the layer that asks.
+    """
+    lowest = (x, *holders(x))[-1]
+    if lowest is x or lowest._storage is None:
+        return False
+    others = [owner() for layer in state.layers if isinstance(layer, BatchLayer) for owner, _ in layer._full.values()]
+    return any(
+        t is not None
+        and t is not x
+        and (t, *holders(t))[-1] is not lowest
+        and (t, *holders(t))[-1]._storage is lowest._storage
+        for t in others
+    )
 
 
 def over_batch(
