@@ -360,7 +360,7 @@ def _max_or_min(input: Tensor, dim: Any, keepdim: bool, other: Tensor | None, wh
         require_some(type_of(input).size, what, _EMPTY_EXTREME, "usage")
         if type_of(input).dtype is bool_:
             return cast(_max_or_min(cast(input, int64), None, False, None, what), bool_)
-        return apply_single(_reduction(extreme, None, type_of(input).ndim), input)
+        return apply_single(fold_over(extreme, normalize_axes(None, type_of(input).ndim, what)), input)
     if not type_of(input).ndim:
         return ValuesIndices(input.clone(), position(input, dim, True))
     axis = normalize_axis(dim, type_of(input).ndim, what)

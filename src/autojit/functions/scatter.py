@@ -98,8 +98,8 @@ def index_reduce(
     axis = normalize_axis(dim, type_of(input).ndim, "index_reduce")
     index = cast(index, int64) if type_of(index).dtype is int32 else index
     if reduce in ("sum", "mean"):
-        kept, given = type_of(input).shape, type_of(source).shape
-        counts = index_add(input.detach().new_zeros(kept), axis, index, source.detach().new_ones(given))
+        ones = source.detach().new_ones(type_of(source).shape)
+        counts = index_add(input.detach().new_zeros(type_of(input).shape), axis, index, ones)
         return _summed(lambda kept: index_add(kept, axis, index, source), input, counts, reduce, include_self)
     kept = input
     if not include_self:
