@@ -108,6 +108,14 @@ def test_an_operand_without_a_derivative_is_refused_as_one_that_requires_grad(na
         _call(CASES[name][0])(x, y)
 
 
+def test_a_scalar_is_a_row_of_one_class() -> None:
+    x = aj.tensor(0.3, requires_grad=True)
+    loss = F.multi_margin_loss(x, aj.tensor(0))
+    loss.backward()
+    assert loss.item() == 0.0
+    assert x.grad is not None
+
+
 def test_targets_outside_0_to_1_are_refused() -> None:
     p = aj.tensor([0.5, 0.5])
     with pytest.raises(RuntimeError, match="all elements of target should be between 0 and 1"):

@@ -346,7 +346,7 @@ def multi_margin_loss(
         raise ArgumentError("only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
         raise ArgumentError("weight must be one-dimensional")
-    if not 0 < input.ndim <= 2 or 0 in input.shape[1:] or (input.ndim == 1 and 0 in input.shape):
+    if input.ndim > 2 or 0 in input.shape[1:] or (input.ndim == 1 and 0 in input.shape):
         raise ShapeError(
             "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
             f"{list(input.shape)}", {"input": input},
