@@ -248,6 +248,12 @@ class InPieces(LineByLine):
     text = f"{{}} runs its closure as often as its values say: it ran line by line, {AS_PIECES}"
 
 
+class LeftHooks(LineByLine):
+    """A call leaves a hook on an argument, which has it from then on, one more of every call."""
+
+    text = "a hook left on an argument: calls run line by line"
+
+
 class MadeLayers(LineByLine):
     """The function makes layers or parameters and keeps them, as lazy ones do: later calls find them."""
 
