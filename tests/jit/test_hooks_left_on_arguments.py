@@ -64,3 +64,19 @@ def test_a_hook_that_is_removed_is_compiled() -> None:
     step = aj.jit(_removed)
     _gradients(step, True)
     assert step.stats()["fallbacks"] == 0
+
+
+def test_a_result_that_retains_its_gradient_gets_it() -> None:
+    def step(x: aj.Tensor) -> aj.Tensor:
+        y = x * 2
+        y.retain_grad()
+        return y
+
+    for run in (step, aj.jit(step)):
+        for _ in range(3):
+            x = aj.ones(3, requires_grad=True)
+            y = run(x)
+            (y * y).sum().backward()
+            assert y.retains_grad
+            assert y.grad is not None
+            assert y.grad.tolist() == [4.0, 4.0, 4.0]

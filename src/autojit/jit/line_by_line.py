@@ -254,6 +254,12 @@ class LeftHooks(LineByLine):
     text = "a hook left on an argument: calls run line by line"
 
 
+class RetainsGradient(LineByLine):
+    """A result is to keep the gradient that a later pass finds for it."""
+
+    text = "retain_grad() of a result: calls run line by line; call it outside the step"
+
+
 class MadeLayers(LineByLine):
     """The function makes layers or parameters and keeps them, as lazy ones do: later calls find them."""
 
