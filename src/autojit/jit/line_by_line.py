@@ -260,6 +260,12 @@ class RetainsGradient(LineByLine):
     text = "retain_grad() of a result: calls run line by line; call it outside the step"
 
 
+class FlaggedBase(LineByLine):
+    """A result is a view of a tensor outside, of which the call has changed whether it requires gradients."""
+
+    text = "a view of a tensor whose requires_grad the step has changed is let out: calls run line by line"
+
+
 class MadeLayers(LineByLine):
     """The function makes layers or parameters and keeps them, as lazy ones do: later calls find them."""
 

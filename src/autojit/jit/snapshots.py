@@ -28,7 +28,7 @@ from autojit.jit.counted_reads import UNCOUNTED
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.guards import PRIMITIVES, Guard, same, stays
 from autojit.jit.histories import history_of
-from autojit.jit.line_by_line import LeftHooks, MadeLayers, NewPlaces, RetainsGradient
+from autojit.jit.line_by_line import FlaggedBase, LeftHooks, MadeLayers, NewPlaces, RetainsGradient
 from autojit.jit.observer import Observer
 from autojit.jit.outcomes import DrawnOtherwise, Rebinds, Releases, Turned
 from autojit.jit.places import Location, is_a
@@ -95,6 +95,9 @@ class Snapshot:
         self._refuse_hooks()
         if any(isinstance(t, Tensor) and t._retains_grad and t._grad is None for t in flatten(result)[0]):
             raise RetainsGradient().always()
+        flagged = [t._storage for t, flag in self._flags if t._requires_grad is not flag and t._storage is not None]
+        if any(isinstance(t, Tensor) and t._view is not None and t._storage in flagged for t in flatten(result)[0]):
+            raise FlaggedBase().always()
         assert call.trace is not None
         call.trace.asks_attributes = observer.attributes.check(result, observer.outside)
         if any(self._is_new(place.key) for place, _ in observer.written.values()):
