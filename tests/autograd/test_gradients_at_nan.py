@@ -31,6 +31,47 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], list[float], list[float] | Non
     "relu": (lambda x, _: x.relu(), ONES, None),
     "threshold": (lambda x, _: F.threshold(x, 0.0, 1.0), ONES, None),
     "nan_to_num": (lambda x, _: x.nan_to_num(), [0.0, 0.0, 1.0, 0.0], None),
+    "clamp": (lambda x, _: x.clamp(-2.0, 2.0), [0.0, 0.0, 1.0, 0.0], None),
+    "clamp from below": (lambda x, y: x.clamp(min=0.5) + y.clamp(min=-3.0), [0.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]),
+    "clamp from above": (lambda x, y: x.clamp(max=2.0) + y.clamp_max(3.0), [0.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]),
+    "clamp by NaN": (lambda x, y: x.clamp(min=NAN) + y.clamp(-3.0, NAN), ZEROS, ZEROS),
+    "hardsigmoid": (lambda x, _: 6 * F.hardsigmoid(x), [0.0, 0.0, 1.0, 0.0], None),
+    "hinge_embedding_loss": (
+        lambda x, _: F.hinge_embedding_loss(x, -aj.ones_like(x), margin=3.0, reduction="sum"),
+        [0.0, 0.0, -1.0, 0.0],
+        None,
+    ),
+    "margin_ranking_loss": (lambda x, y: F.margin_ranking_loss(x, y, aj.ones_like(x), reduction="sum"), ZEROS, ZEROS),
+    "multi_margin_loss": (
+        lambda x, y: (
+            F.multi_margin_loss(y.reshape(-1, 4), aj.full((len(y) // 4,), 1), reduction="sum") + 0 * x.nansum()
+        ),
+        [0.0, 0.0, 0.0, 0.0],
+        [0.25, -0.25, 0.0, 0.0],
+    ),
+    "amax": (lambda x, y: x.reshape(-1, 4).amax(1) + y.reshape(-1, 4).amin(1), LOST, LOST),
+    "aminmax": (lambda x, _: sum(x.reshape(-1, 4).aminmax(dim=1)), LOST, None),
+    "scatter_reduce": (
+        lambda x, y: (
+            aj.zeros(len(x) // 4, 1).scatter_reduce(
+                1, aj.zeros(len(x) // 4, 4, dtype=aj.int64), x.reshape(-1, 4), "amax"
+            )
+            + 0 * y.nansum()
+        ),
+        LOST,
+        ZEROS,
+    ),
+    "index_reduce": (
+        lambda x, _: aj.zeros(1, len(x)).index_reduce(0, aj.zeros(1, dtype=aj.int64), x[None], "mean"),
+        [0.5] * 4,
+        None,
+    ),
+    "norm of the largest": (lambda x, _: aj.linalg.vector_norm(x.reshape(-1, 4), float("inf"), dim=1), ZEROS, None),
+    "norm of reciprocals": (
+        lambda x, y: aj.linalg.vector_norm(aj.stack([x.nan_to_num(), y.nan_to_num()]), -1, dim=0),
+        ZEROS,
+        ZEROS,
+    ),
     "where": (lambda x, y: aj.where(x > 0, x, y), [0.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 1.0]),
 }
 

@@ -102,6 +102,13 @@ def test_histc_counts_every_element_once() -> None:
     assert aj.histc(x, 4, -1, 1).tolist() == expected.tolist()
 
 
+def test_histc_of_elements_that_a_step_finds_takes_none_of_them() -> None:
+    step = aj.jit(lambda x: aj.histc(x[x > 0], 4))
+    for values in ([1.0, 2.0, 3.0], [-1.0, -2.0, -3.0], [1.0, -1.0, 1.0], [5.0, -1.0, 2.0]):
+        x = aj.tensor(values)
+        assert step(x).tolist() == aj.histc(x[x > 0], 4).tolist()
+
+
 @pytest.mark.parametrize("edge_order", [1, 2])
 def test_gradient_agrees_with_numpy_on_even_and_uneven_grids(edge_order: int) -> None:
     y = np.random.default_rng(0).standard_normal((4, 5))

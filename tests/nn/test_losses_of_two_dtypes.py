@@ -25,6 +25,9 @@ PAIRS = [("float32", "float64"), ("float64", "float32"), ("bfloat16", "float32")
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 @pytest.mark.parametrize("size", [6, 40_000])
 def test_operands_of_a_loss_are_promoted(name: str, first: str, second: str, size: int) -> None:
+    """What is computed of them has the common dtype, or the one that torch's kernel writes to."""
+    if name == "logits" and second == "int64":
+        return  # refused: `test_mixed_losses`
     x = aj.linspace(-1, 1, size).to(getattr(aj, first)).requires_grad_()
     y = (aj.arange(size) % 2).to(getattr(aj, second))
     common = aj.result_type(x, y)
@@ -34,11 +37,11 @@ def test_operands_of_a_loss_are_promoted(name: str, first: str, second: str, siz
     for compute in (LOSSES[name], aj.jit(LOSSES[name])):
         x.grad = None
         found = compute(x, y)
-        assert found.dtype is common
+        assert found.dtype is {"huber": x.dtype, "logits": y.dtype}.get(name, common)
         found.backward()
         assert x.grad is not None
         assert x.grad.dtype is x.dtype
-        np.testing.assert_allclose(found.item(), expected.item(), rtol=1e-5)
+        np.testing.assert_allclose(found.item(), expected.item(), rtol=1e-2 if x.dtype is aj.bfloat16 else 1e-5)
         np.testing.assert_allclose(x.grad.double().numpy(), twin.grad.double().numpy(), rtol=1e-2, atol=1e-7)
 
 

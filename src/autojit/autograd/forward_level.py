@@ -299,7 +299,8 @@ def make_dual(level: ForwardLevel, primal: Tensor, x_dot: Tensor) -> Tensor:
     with below(layer):
         if not isinstance(layer, BatchLayer) or (layer.full(primal) is None and layer.full(x_dot) is None):
             return make_dual(level, primal, x_dot)
-        return layer.element(make_dual(level, layer.repeated(primal), layer.repeated(x_dot)))
+        is_alike = layer.is_alike(primal)
+        return layer.element(make_dual(level, layer.repeated(primal), layer.repeated(x_dot)), is_alike)
 
 
 def unpack_dual(level: ForwardLevel, t: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -316,7 +317,7 @@ def unpack_dual(level: ForwardLevel, t: Tensor) -> tuple[Tensor, Tensor | None]:
         found, dot = unpack_dual(level, t if full is None else full)
         if full is None or not isinstance(layer, BatchLayer):
             return found, dot
-        return layer.element(found), None if dot is None else layer.element(dot)
+        return layer.element(found, layer.is_alike(t)), None if dot is None else layer.element(dot)
 
 
 def _linked(t: Tensor) -> tuple[Tensor | None, tuple[Op, ...]]:

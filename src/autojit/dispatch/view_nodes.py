@@ -7,14 +7,14 @@ from typing import Any
 
 from autojit.dispatch.dispatch import apply_single, value_of
 from autojit.dispatch.view_memo import keep_several, recall_several, remembered
-from autojit.history.op_node import rename_node
+from autojit.history.op_node import OpNode, rename_node
 from autojit.history.recording import edge_of, require_unchanged, shows_grad, symbolic_node
 from autojit.history.view_history import Parts, Restrided, ViewChain
 from autojit.ir.op import Op
 from autojit.ops.shape import reshape
 from autojit.tensor.state import state
-from autojit.tensor.storage import INFERENCE, INFERENCE_VIEW, MULTIPLE_VIEWS
-from autojit.tensor.tensor import Tensor, made_in_inference, relative_chain, type_of
+from autojit.tensor.storage import INFERENCE, INFERENCE_VIEW, MULTIPLE_VIEWS, SameMemory
+from autojit.tensor.tensor import Tensor, made_in_inference, relative_chain, storage_of, type_of
 
 
 def one_node(found: Tensor, input: Tensor, name: str) -> Tensor:
@@ -41,8 +41,17 @@ def no_view(t: Tensor, input: Tensor) -> Tensor:
         return t
     if t._array is None:
         t._value = value_of(t)
+    counter = t._storage
     t._storage, t._view = None, INFERENCE_VIEW if made_in_inference(t) else None
+    if _is_kept(view.base):  # by its node, for which a write to this tensor changes it
+        t._storage = SameMemory(storage_of(t), counter)
     return t
+
+
+def _is_kept(result: Tensor) -> bool:
+    """Whether the node that made a tensor keeps it for its rule."""
+    node = result._grad_fn
+    return isinstance(node, OpNode) and any([isinstance(kept, Tensor) for kept in node.results])  # noqa: C419
 
 
 def reduced(op: Any, x: Tensor, keepdim: bool) -> Tensor:

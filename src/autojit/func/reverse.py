@@ -47,7 +47,7 @@ def fresh(x: Any, is_recording: bool) -> Tensor:
             with grad_mode(is_recording):
                 full = batch.repeated(x)
             full = fresh(full, is_recording)
-        return batch.element(full)
+        return batch.element(full, batch.is_alike(x))
     if made_in_inference(x):
         return x.clone().requires_grad_()
     if is_recording and x.requires_grad:
@@ -83,7 +83,7 @@ def own(t: Tensor, inputs: Tensors, is_recording: bool) -> Tensor:
             fulls = [x if batch.full(x) is None else batch.repeated(x) for x in inputs]
             full = batch.full(t)
             found = own(t if full is None else full, fulls, is_recording)
-        return found if full is None else batch.element(found)
+        return found if full is None else batch.element(found, batch.is_alike(t))
     edges = [edge_of(x) for x in inputs]
     mine: set[Node] = set()
     for edge in edges:

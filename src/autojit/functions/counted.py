@@ -21,6 +21,7 @@ from autojit.dispatch.declared import Out, declared
 from autojit.dispatch.dispatch import value_of
 from autojit.dispatch.on_device import placed
 from autojit.dispatch.promotion import as_operand, cast
+from autojit.dispatch.view_nodes import no_view
 from autojit.functions.comparison import clamp, maximum, where
 from autojit.functions.conversion import array_of
 from autojit.functions.elementwise import clone, floor_divide, remainder
@@ -103,7 +104,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
         source = input if type_of(input).ndim else input.reshape(1)
         rows = ops.nonzero(source)
         return tuple(ops.select(rows, 1, k).clone() for k in range(type_of(source).ndim))  # side by side, as in torch
-    return ops.nonzero(input)
+    return no_view(ops.nonzero(input), input)
 
 
 def _captured_nonzero(input: Tensor, as_tuple: bool) -> Any:

@@ -26,7 +26,7 @@ from autojit.functions.comparison import eq, isfinite, isnan, le, logical_and, l
 from autojit.functions.elementwise import abs, add, clone, div, imag, mul, real, scaled, sub
 from autojit.functions.factories import finish, zeros
 from autojit.functions.index_functions import index_select
-from autojit.functions.own_memory import own_memory
+from autojit.functions.own_memory import no_view_of_parts, own_memory
 from autojit.functions.products import bmm, matmul
 from autojit.functions.reduction import norm
 from autojit.functions.refused_dtypes import refuses
@@ -222,6 +222,7 @@ def _require_vector(x: Tensor) -> None:
 
 
 @declared(method=False)
+@no_view_of_parts
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Every combination of ``r`` elements of a vector, as rows; ``with_replacement`` elements may repeat."""
     _require_vector(input)

@@ -9,8 +9,21 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import numpy as np
+
 from autojit import ops
-from autojit.core.dtypes import HALVES, DType, bool_, complex128, float16, float32, float64, int64, promote_with_number
+from autojit.core.dtypes import (
+    HALVES,
+    DType,
+    bool_,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int64,
+    promote_with_number,
+    result_type,
+)  # fmt: skip
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
 from autojit.dispatch.declared import EXACT_OUT, declared
 from autojit.dispatch.digits import in_range
@@ -49,20 +62,23 @@ def scaled(other: Operand, alpha: Number, beside: Operand | None = None) -> Any:
         return other
     if type(alpha) is bool and not (_is_bool(other) and (beside is None or _is_bool(beside))):
         raise UsageError("Boolean alpha only supported for Boolean results.")
+    if isinstance(other, Tensor) and isinstance(beside, Tensor) and type_of(other).dtype is not type_of(beside).dtype:
+        types = [(type_of(t).dtype, type_of(t).ndim) for t in (beside, other)]
+        other = cast(other, result_type(types))  # torch multiplies in the dtype of the result
     kind = type_of(other).dtype if isinstance(other, Tensor) else complex128
     if isinstance(other, Tensor) and kind.category < 2 and isinstance(alpha, float):
-        if isinstance(beside, Tensor) and type_of(beside).dtype.category >= 2:
-            return with_lasting_constants(mul(other.to(type_of(beside).dtype), alpha), other)
         raise UsageError("For integral input tensors, argument alpha must not be a floating point number.")
-    product = mul(other, number(alpha, kind) if kind.category == 1 and type(alpha) is int else alpha)
+    product = mul(other, number(alpha, kind) if kind.category < 2 and type(alpha) is int else alpha)
     return with_lasting_constants(product, other)
 
 
 def _scaled_halves(x: Operand, y: Operand, alpha: Number) -> Tensor | None:
-    """``x + alpha * y`` of halves of one dtype, rounded once."""
+    """``x + alpha * y`` of halves of one dtype, rounded once; a literal ``alpha`` is a half too, as in torch."""
     if (type(alpha) in _LITERALS and alpha in (1, -1)) or not isinstance(x, Tensor) or not isinstance(y, Tensor):
         return None
     dtype = type_of(x).dtype
+    if dtype in HALVES and type(alpha) is float:
+        alpha = float(np.asarray(alpha, dtype.numpy))
     return ops.add_scaled(x, y, alpha) if dtype in HALVES and dtype is type_of(y).dtype else None
 
 
@@ -151,7 +167,10 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + str(rounding_mode) + "'"
         )
     x, y = _not_bools(input, other, "div")
-    rounded: Tensor = ops.floor_divide(x, y) if rounding_mode == "floor" else ops.trunc_divide(x, y)
+    if rounding_mode == "trunc" and type_of(x).dtype in HALVES:
+        rounded: Tensor = ops.trunc(apply(_DIV, x, y))  # of the quotient that is a half, as in torch
+    else:
+        rounded = ops.floor_divide(x, y) if rounding_mode == "floor" else ops.trunc_divide(x, y)
     return rename_node(rounded, "DivBackward2", rounding_mode=rounding_mode)
 
 
@@ -367,6 +386,8 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
             f"Expected object of scalar type {parts[0].scalar_type} but got scalar type "
             f"{parts[1].scalar_type} for second argument"
         )
+    if parts[0] is float16:  # complex32 is absent
+        real, imag = cast(real, float32), cast(imag, float32)
     return ops.complex(real, imag)
 
 

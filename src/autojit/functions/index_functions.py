@@ -18,9 +18,11 @@ from autojit.dispatch.dispatch import number
 from autojit.dispatch.on_device import beside, placed
 from autojit.dispatch.promotion import NUMBERS, Number, Operand, as_operand, cast, together
 from autojit.dispatch.requirements import is_known, require
+from autojit.dispatch.view_nodes import no_view
 from autojit.functions.comparison import clamp, lt, where
 from autojit.functions.elementwise import add, scaled, sub
 from autojit.functions.indexing import put as put_at
+from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.refused_dtypes import refuses
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.indexing import FROM_THE_FRONT
@@ -71,7 +73,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     """``y[i][j] = x[index[i][j]][j]`` for ``dim`` 0: picks along one axis, one index per result element."""
     places = from_the_front(_index(index, "gather"))
     found: Tensor = by_calls(("gather", dim), lambda x, index: ops.gather(x, dim, index), input, places)
-    return found
+    return no_view(found, input)
 
 
 @declared(out=Out(is_apart=True))
@@ -95,16 +97,17 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices along ``dim`` at a vector of positions."""
     places = from_the_front(_line(index, "index_select"))
     found: Tensor = by_calls(("index_select", dim), lambda x, index: ops.index_select(x, dim, index), input, places)
-    return found
+    return no_view(found, input)
 
 
 @declared(out=Out(is_apart=True, is_exact=True))
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor."""
-    return ops.take(input, _long(index, "take"))
+    return no_view(ops.take(input, _long(index, "take")), input)
 
 
 @declared(in_place="values")
+@no_view_of_parts
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy with elements of the flattened tensor replaced by those of ``source`` (or increased by them)."""
     places = _long(index, "put_")
@@ -154,6 +157,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 
 @declared(in_place="values", out=True)
+@no_view_of_parts
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """``input`` with the slices of ``source`` added at positions along ``dim``."""
     addends = source if is_one(alpha) else cast(scaled(source, alpha), type_of(source).dtype)
@@ -166,6 +170,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 
 
 @declared(in_place="values", out=True)
+@no_view_of_parts
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """``input`` with the slices of ``source`` written at positions along ``dim``."""
     if type_of(source).ndim == 0 and type_of(input).ndim == 1:
@@ -301,6 +306,7 @@ def searchsorted(
 
 
 @declared(out=EXACT_OUT)
+@no_view_of_parts
 def bucketize(input: Operand, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Which bucket between boundaries each element falls in."""
     if type_of(boundaries).ndim != 1:

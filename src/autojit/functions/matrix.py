@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 from autojit import ops
-from autojit.core.dtypes import bfloat16, float16, float32, int64
+from autojit.core.dtypes import bfloat16, float16, float32, int64, promote_types
 from autojit.core.errors import ShapeError
 from autojit.dispatch.call_programs import by_calls
 from autojit.dispatch.composite_nodes import in_one_node
@@ -103,7 +104,7 @@ def triangular_solve(
 ) -> Solution:
     """``X`` with ``A @ X = b``, reading one triangle of ``A``."""
     matrix = A.transpose(-2, -1) if transpose else A
-    return Solution(ops.triangular_solve(matrix, b, upper != transpose, True, unitriangular), A)
+    return Solution(ops.triangular_solve(matrix, b, upper != transpose, True, unitriangular), A.clone())
 
 
 @declared(method=False)
@@ -183,8 +184,18 @@ def einsum(equation: str, *operands: Tensors) -> Tensor:
         given = [cast(given[0], int64)]  # as in torch: a sum alone widens, products do not
     elif len(given) > 1 and type_of(given[0]).dtype.category < 2 and _sums_of_one(equation):
         given = [cast(x, int64) for x in given]
+    if len({type_of(x).dtype for x in given}) > 1 and not _contracts(equation):
+        common = reduce(promote_types, [type_of(x).dtype for x in given])
+        given = [cast(x, common) for x in given]  # as in torch: elementwise products promote, contractions do not
     found: Tensor = by_calls(("einsum", equation), lambda *operands: ops.einsum(equation, *operands), *given)
     return found
+
+
+def _contracts(equation: str) -> bool:
+    """Whether an equation sums over an axis that several of its operands have."""
+    left, arrow, kept = equation.replace(" ", "").replace(".", "").partition("->")
+    counts = Counter(label for term in left.split(",") for label in set(term))
+    return any(n > 1 and (not arrow or label not in kept) for label, n in counts.items())
 
 
 def _sums_of_one(equation: str) -> bool:

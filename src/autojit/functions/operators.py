@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.dtypes import dtype_of_numpy
+from autojit.core.dtypes import HALVES, dtype_of_numpy
 from autojit.core.wrapping import named
 from autojit.dispatch.dispatch import apply_pair, number
 from autojit.dispatch.inplace import copy_into, in_place
@@ -60,6 +60,13 @@ def _reflected(function: Callable[[Any, Any], Tensor], op_name: str = "") -> Cal
         return function(other, self)
 
     return named(operator, f"__r{function.__name__}__")
+
+
+def _quotient_of(x: Operand, y: Tensor) -> Tensor:
+    """``x / y``; of a number and halves it is the number times their reciprocal, which is rounded, as in torch."""
+    if type(x) in (int, float) and type_of(y).dtype in HALVES:
+        return f.mul(f.reciprocal(y), x)
+    return f.div(x, y)
 
 
 def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
@@ -138,6 +145,7 @@ _NOT_IN_PLACE = ("__matmul__", "__lshift__", "__rshift__")
 METHODS: dict[str, Any] = {
     **{name: _plain(function) for name, function in _FUNCTIONS.items()},
     **{f"__r{name[2:]}": _reflected(function) for name, function in _FUNCTIONS.items()},
+    "__rtruediv__": named(_reflected(_quotient_of), "__rdiv__"),
     **{f"__i{n[2:]}": _assigning(f"{g.__name__}_", g) for n, g in _FUNCTIONS.items() if n not in _NOT_IN_PLACE},
     **{f"__{g.__name__}__": _operator(g.__name__, g, "fc") for g in (f.add, f.sub, f.mul)},
     **{f"__{g.__name__}__": _operator(g.__name__, g, "f") for g in (c.lt, c.le, c.gt, c.ge)},

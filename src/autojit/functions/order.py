@@ -40,6 +40,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
 
 
 @declared(out=True)
+@own_memory
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """Running ``logsumexp`` along ``dim``."""
     if type_of(input).dtype.is_complex:
@@ -61,7 +62,8 @@ def _complex_logcumsumexp(x: Tensor, dim: int) -> Tensor:
 
 def _running(name: str, what: str) -> Callable[..., ValuesIndices]:
     def running(input: Tensor, dim: int) -> ValuesIndices:
-        return ValuesIndices(*getattr(ops, name)(input, dim))  # whose module is imported when it is first used
+        values, places = getattr(ops, name)(input, dim)  # whose module is imported when it is first used
+        return ValuesIndices(input.clone() if values is input else values, places)
 
     doc = f"Running {what} along ``dim`` and where it was last met."
     return declared(out=True)(refuses("complex")(named(running, name, doc)))

@@ -56,7 +56,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
             return _at_once(input, other)
     x, y = _products("matmul", input, other)
     found = rename_node(ops.matmul(x, y), _PRODUCT_NODES.get((x.ndim, y.ndim), "UnsafeViewBackward0"))
-    return no_view(found, x) if y.ndim == 1 and x.ndim < 3 else found
+    return no_view(found, x) if min(x.ndim, y.ndim) == 1 and max(x.ndim, y.ndim) < 3 else found
 
 
 def _is_plain(x: Tensor, w: Tensor) -> bool:

@@ -330,7 +330,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
     if dim is None and other is None:
         array = input._array
         if type(array) is np.ndarray and array.dtype.char in _COMMON and array.size:
-            return apply_single(_reduction_over("amax", None, array.ndim), input)
+            return apply_single(_reduction_over("largest", None, array.ndim), input)
     return _max_or_min(input, dim, keepdim, other, "max")
 
 
@@ -344,11 +344,11 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
     if dim is None and other is None:
         array = input._array
         if type(array) is np.ndarray and array.dtype.char in _COMMON and array.size:
-            return apply_single(_reduction_over("amin", None, array.ndim), input)
+            return apply_single(_reduction_over("least", None, array.ndim), input)
     return _max_or_min(input, dim, keepdim, other, "min")
 
 
-_OF_EXTREMES = {"max": (maximum, amax, argmax), "min": (minimum, amin, argmin)}
+_OF_EXTREMES = {"max": (maximum, "largest", argmax), "min": (minimum, "least", argmin)}
 
 
 def _max_or_min(input: Tensor, dim: Any, keepdim: bool, other: Tensor | None, what: str) -> Any:
@@ -359,7 +359,9 @@ def _max_or_min(input: Tensor, dim: Any, keepdim: bool, other: Tensor | None, wh
         return pair(input, dim if isinstance(dim, Tensor) else other)
     if dim is None:
         require_some(type_of(input).size, what, _EMPTY_EXTREME, "usage")
-        return extreme(input)
+        if type_of(input).dtype is bool_:
+            return cast(_max_or_min(cast(input, int64), None, False, None, what), bool_)
+        return apply_single(fold_over(extreme, normalize_axes(None, type_of(input).ndim, what)), input)
     if not type_of(input).ndim:
         return ValuesIndices(input.clone(), position(input, dim, True))
     axis = normalize_axis(dim, type_of(input).ndim, what)

@@ -17,6 +17,7 @@ from autojit.dispatch.promotion import cast
 from autojit.functions.comparison import clamp, eq, where
 from autojit.functions.elementwise import add, div, floor_divide
 from autojit.functions.index_functions import from_the_front, index_add, index_fill, scatter, scatter_add
+from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.views import narrow
 from autojit.ops.base import normalize_axis
 from autojit.tensor.tensor import Tensor, type_of
@@ -70,6 +71,7 @@ def scatter_reduce(
 
 
 @declared(in_place="values", out=True)
+@no_view_of_parts
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -96,7 +98,8 @@ def index_reduce(
     axis = normalize_axis(dim, type_of(input).ndim, "index_reduce")
     index = cast(index, int64) if type_of(index).dtype is int32 else index
     if reduce in ("sum", "mean"):
-        counts = index_add(input.detach() * 0, axis, index, source.detach() * 0 + 1)
+        ones = source.detach().new_ones(type_of(source).shape)
+        counts = index_add(input.detach().new_zeros(type_of(input).shape), axis, index, ones)
         return _summed(lambda kept: index_add(kept, axis, index, source), input, counts, reduce, include_self)
     kept = input
     if not include_self:

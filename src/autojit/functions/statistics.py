@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -12,7 +12,7 @@ from autojit import ops
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import AxisError, ShapeError, UsageError, tensors_expected
-from autojit.core.sizes import seems_equal
+from autojit.core.sizes import is_counted, seems_equal
 from autojit.dispatch.declared import EXACT_OUT, Out, declared
 from autojit.dispatch.dispatch import number
 from autojit.dispatch.promotion import Real, cast, together
@@ -166,7 +166,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
         raise UsageError(f"torch.histc(): bins must be > 0, but got {bins}", {"input": input})
     refuse_kinds(input, "histc", frozenset(("bool", "int", "uint")))
     if min == max and not seems_equal(type_of(x).size, 0):
-        low, high = x.min(), x.max()
+        of_some = is_counted(type_of(x).size)  # or of none, which are in no range
+        low, high = (ops.pad(x, (0,), (1,), inf).amin(), ops.pad(x, (0,), (1,), -inf).amax()) if of_some else aminmax(x)
     require_finite("histc: range", low, high)
     start, end = widened(low, high, 1)
     place = cast(clamp(floor(mul(div(sub(x, start), sub(end, start)), bins)), 0, bins - 1), int64)
@@ -215,6 +216,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, d
 
 
 @declared(method=False)
+@no_view_of_parts
 def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """Derivatives of samples on a grid along each axis, by central differences, one-sided at the edges.
 

@@ -30,7 +30,7 @@ from autojit.history.op_node import rename_node
 from autojit.ir.op import Op, bind
 from autojit.ops.base import normalize_axis
 from autojit.ops.views import ViewUpdate
-from autojit.tensor.state import grad_mode, outside_trace, set_layers, state
+from autojit.tensor.state import grad_mode, holders, outside_trace, set_layers, state
 from autojit.tensor.storage import INFERENCE_VIEW, View
 from autojit.tensor.tensor import Tensor, layout_of, memory_of, storage_chain, storage_of, type_of, wrap
 
@@ -59,7 +59,7 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Sizes | N
         return _as_dtype(input, dtype_of(dtype))
     found = reshape(input, *shape)
     array = input._array
-    if array is None:
+    if array is None or (state.layers and holders(input)):
         apart = input._storage is None or found._storage is not input._storage
         is_copy = apart and state.trace is not None and not state.layers
     else:

@@ -258,6 +258,24 @@ class InPieces(LineByLine):
     text = f"{{}} runs its closure as often as its values say: it ran line by line, {AS_PIECES}"
 
 
+class LeftHooks(LineByLine):
+    """A call leaves a hook on an argument, which has it from then on, one more of every call."""
+
+    text = "a hook left on an argument: calls run line by line"
+
+
+class RetainsGradient(LineByLine):
+    """A result is to keep the gradient that a later pass finds for it."""
+
+    text = "retain_grad() of a result: calls run line by line; call it outside the step"
+
+
+class FlaggedBase(LineByLine):
+    """A result is a view of a tensor outside, of which the call has changed whether it requires gradients."""
+
+    text = "a view of a tensor whose requires_grad the step has changed is let out: calls run line by line"
+
+
 class MadeLayers(LineByLine):
     """The function makes layers or parameters and keeps them, as lazy ones do: later calls find them."""
 

@@ -28,7 +28,7 @@ from autojit.jit.counted_reads import UNCOUNTED
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.guards import PRIMITIVES, Guard, same, stays
 from autojit.jit.histories import history_of
-from autojit.jit.line_by_line import MadeLayers, NewPlaces
+from autojit.jit.line_by_line import FlaggedBase, LeftHooks, MadeLayers, NewPlaces, RetainsGradient
 from autojit.jit.observer import Observer
 from autojit.jit.outcomes import DrawnOtherwise, Rebinds, Releases, Turned
 from autojit.jit.places import Location, is_a
@@ -50,6 +50,7 @@ class Snapshot:
         self.observer = observer
         self._hooks: list[tuple[str, Callable[[], Iterable[Any]]]] = []  # what hooks may be registered on, their tables
         self._leaves: list[Tensor] = []
+        self._of_arguments: list[Callable[[], Iterable[Any]]] = []  # the tables of hooks on what stands for arguments
         self._flags: list[tuple[Tensor, bool]] = []
         self._switches = switch_values()
         self.modes, self._layers = (state.grad_enabled, state.inference), state.layers
@@ -72,6 +73,11 @@ class Snapshot:
         if t.is_leaf:
             self._flags.append((t, t._requires_grad))
 
+    def know_argument(self, shell: Tensor) -> None:
+        """What the function leaves on an argument's stand-in, it leaves on the argument."""
+        node = shell._grad_fn
+        self._of_arguments.append((lambda: shell._leaf_hooks or ()) if node is None else node.hook_tables)
+
     def check(self, rebinding: Rebinding | None, call: Call, result: object) -> None:
         """After the function has run: whether its steps have all the arguments and results that they need.
 
@@ -87,6 +93,11 @@ class Snapshot:
         if observer.counted.put_layers_back():
             raise MadeLayers
         self._refuse_hooks()
+        if any(isinstance(t, Tensor) and t._retains_grad and t._grad is None for t in flatten(result)[0]):
+            raise RetainsGradient().always()
+        flagged = [t._storage for t, flag in self._flags if t._requires_grad is not flag and t._storage is not None]
+        if any(isinstance(t, Tensor) and t._view is not None and t._storage in flagged for t in flatten(result)[0]):
+            raise FlaggedBase().always()
         assert call.trace is not None
         call.trace.asks_attributes = observer.attributes.check(result, observer.outside)
         if any(self._is_new(place.key) for place, _ in observer.written.values()):
@@ -104,6 +115,9 @@ class Snapshot:
 
     def _refuse_hooks(self) -> None:
         """Hooks on what exists outside would be one more at every call."""
+        left = [table for found in self._of_arguments for table in found() if table]
+        if any(number in table for table in left for number in self.hook_changes.added):
+            raise LeftHooks().always()
         for on, _, _ in self._registered():
             raise TraceError(
                 "jit: the step registers a hook on something that exists outside it",
@@ -285,6 +299,8 @@ def observed(
     observer.enter(function, own(function, "__name__", type(function).__name__))
     for name, value in baked.items():
         observer.enter(value, name)
+    for shell in [leaf.shell for leaf in made if leaf.kind == "tensor" and leaf.shell is not None]:
+        snapshot.know_argument(shell)
     for leaf in (leaf for leaf in leaves if isinstance(leaf, Tensor)):
         observer.enter(type(leaf))
         for hook in (hook for table in hook_tables(leaf) for hook in (table or {}).values()):

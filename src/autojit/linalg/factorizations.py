@@ -13,6 +13,7 @@ from autojit.functions.comparison import maximum
 from autojit.functions.factories import zeros
 from autojit.functions.matrix_forms import complete_qr, completed, one_triangle
 from autojit.functions.out_arguments import with_out
+from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.refused_dtypes import refuses
 from autojit.history.op_node import rename_node
 from autojit.tensor import Tensor
@@ -92,6 +93,7 @@ class ArgumentErrorAsRuntime(ArgumentError, RuntimeError):
 
 @with_out
 @refuses("bool int")
+@no_view_of_parts
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """The lower (or upper) triangular factor of Hermitian positive definite matrices, of which one triangle is read."""
     return ops.cholesky(one_triangle(require_floating(A, "cholesky"), upper), upper)
@@ -141,6 +143,7 @@ def inv(A: Tensor) -> Tensor:
 
 
 @with_out
+@no_view_of_parts
 def pinv(A: Tensor, rcond: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
     """The Moore-Penrose inverse; singular values up to ``max(atol, rtol * largest)`` count as zero.
 
@@ -248,6 +251,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Qr:
 @with_out
 @refuses("bool int")
 @in_full_precision
+@no_view_of_parts
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Svd:
     """Singular value decomposition; ``full_matrices`` completes the factors to square ones, without a derivative."""
     u, s, vh = ops.svd(require_floating(A, "svd"))
@@ -263,12 +267,14 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
 
 @with_out
 @in_full_precision
+@no_view_of_parts
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """``X`` with ``A @ X = B`` (or ``X @ A = B``)."""
     return ops.solve(require_floating(A, "solve"), B, left)
 
 
 @with_out
+@no_view_of_parts
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """``solve`` that reads one triangle of ``A``."""
     return ops.triangular_solve(require_floating(A, "solve_triangular"), B, upper, left, unitriangular)
@@ -280,6 +286,7 @@ def _is_everywhere(rank: Tensor, n: int) -> bool:
 
 
 @in_full_precision
+@no_view_of_parts
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
     """The least squares solution of ``A @ X = B``: ``f[..., m, n], f[..., m, k] or f[..., m] -> f[..., n, k]``.
 

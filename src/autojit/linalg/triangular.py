@@ -15,6 +15,7 @@ from autojit.functions.autocast import in_full_precision
 from autojit.functions.comparison import where
 from autojit.functions.factories import arange, eye, zeros
 from autojit.functions.out_arguments import with_out
+from autojit.functions.own_memory import no_view_of_parts
 from autojit.linalg.factorizations import inv, require_floating, solve
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
@@ -144,6 +145,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 
 @with_out
 @in_full_precision
+@no_view_of_parts
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """``X`` with ``A @ X = B`` (``X @ A = B`` without ``left``; ``A.mH`` with ``adjoint``), from ``lu_factor(A)``.
 
@@ -192,6 +194,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
 
 @with_out
 @in_full_precision
+@no_view_of_parts
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first ``n`` columns of the product of the reflections ``I - tau[i] v v.mH``, ``v`` in column ``i`` of ``A``.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from autojit.core.sizes import seems_equal
 from autojit.ir.op import O
 from autojit.ops.base import normalize_axis
@@ -16,6 +18,7 @@ from autojit.ops.elementwise_trigonometric import tanh
 from autojit.ops.halves import rounded_once
 from autojit.ops.reductions import amax, sum
 from autojit.ops.shape import slice_axis
+from autojit.ops.sources import literal
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_softmax",
@@ -134,8 +137,9 @@ def relu6(x: O) -> O:
 
 @rounded_once
 def hardsigmoid(x: O) -> O:
-    """``x / 6 + 1/2`` within [0, 1]."""
-    return where(le(x, -3), 0, where(ge(x, 3), 1, add(div(x, 6), 0.5)))
+    """``x / 6 + 1/2`` within [0, 1]; at NaN the derivative is 0, as in torch."""
+    bounded = where(le(x, -3), 0, where(ge(x, 3), literal(x, 1), np.nan))
+    return where(logical_and(gt(x, -3), lt(x, 3)), add(div(x, 6), 0.5), bounded)
 
 
 @rounded_once

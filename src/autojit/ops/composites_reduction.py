@@ -30,7 +30,7 @@ from autojit.ops.elementwise_exponential import PowNumber, exp, log, pow, sqrt
 from autojit.ops.elementwise_logic import eq, isfinite, to_bool
 from autojit.ops.halves import rounded_once
 from autojit.ops.indexing import gather
-from autojit.ops.reductions import amax, amin, argmax, argmin, restore_axes, sum
+from autojit.ops.reductions import amax, argmax, argmin, largest, least, restore_axes, sum
 from autojit.ops.shape import reshape
 from autojit.ops.sources import zeros
 
@@ -102,18 +102,17 @@ def norm(x: O, p: float = 2.0, axes: Axes = None, keep: bool = False) -> O:
         return sum(where(to_bool(x), bind(PowNumber(0), abs(x)), 0), axes, keep)
     magnitude = abs(x)
     if math.isinf(p):
-        return amax(magnitude, axes, keep) if p > 0 else amin(magnitude, axes, keep)
+        return largest(magnitude, axes, keep) if p > 0 else least(magnitude, axes, keep)
     if p == 1.0:
         return sum(magnitude, axes, keep)
-    if p < 0:
-        return pow(sum(pow(magnitude, p), axes, keep), 1.0 / p)
-    return _safe_pow(sum(_safe_pow(magnitude, p), axes, keep), 1.0 / p)
+    total = sum(_safe_pow(magnitude, p), axes, keep)
+    return pow(total, 1.0 / p) if p < 0 else _safe_pow(total, 1.0 / p)
 
 
 def _safe_pow(x: O, exponent: float) -> O:
-    """A positive power of a magnitude with derivative 0 at 0."""
+    """A power of a magnitude with derivative 0 at 0."""
     is_zero = eq(x, 0)
-    return where(is_zero, 0, pow(where(is_zero, 1, x), exponent))
+    return where(is_zero, 0 if exponent > 0 else math.inf, pow(where(is_zero, 1, x), exponent))
 
 
 @rounded_once

@@ -15,7 +15,7 @@ from autojit.ir.op import Ndarray, O, Operands
 from autojit.ops.base import tangent_sum
 from autojit.ops.elementwise_arithmetic import cast, mul, where
 from autojit.ops.elementwise_base import REALS, Binary, Pointwise, Ufunc, binary, unary
-from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, logical_or, lt, ne
+from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, lt, ne
 from autojit.ops.sources import NUMBERS, Number, literal
 
 if TYPE_CHECKING:
@@ -138,24 +138,22 @@ nextafter = binary(Nextafter())
 
 
 def clamp_min(x: O, low: O | Number) -> O:
-    """``x`` but at least ``low``; NaN if either is. ``x`` receives the derivative where ``x > low``."""
+    """``x`` but at least ``low``; NaN if either is. By a number, ``x`` receives the derivative where ``x > low``."""
     if not isinstance(low, NUMBERS):
         return maximum(x, low)
-    return where(_or_nan(le(x, low), x, low), low, x)
+    return where(gt(x, low), x, _bound_or_nan(le(x, low), x, low))
 
 
 def clamp_max(x: O, high: O | Number) -> O:
-    """``x`` but at most ``high``; NaN if either is. ``x`` receives the derivative where ``x < high``."""
+    """``x`` but at most ``high``; NaN if either is. By a number, ``x`` receives the derivative where ``x < high``."""
     if not isinstance(high, NUMBERS):
         return minimum(x, high)
-    return where(_or_nan(ge(x, high), x, high), high, x)
+    return where(lt(x, high), x, _bound_or_nan(ge(x, high), x, high))
 
 
-def _or_nan(is_outside: O, x: O, bound: Number) -> O:
-    """Where ``x`` is outside of a bound, or the bound is NaN."""
-    if hasattr(type(bound), "as_operand"):  # a number of a step: nobody knows here whether it is NaN
-        return logical_or(is_outside, isnan(literal(x, bound)))
-    return ne(x, literal(x, bound)) if bound != bound else is_outside
+def _bound_or_nan(is_outside: O, x: O, bound: Number) -> O:
+    """A number that bounds ``x``; where the two cannot be compared a NaN that is no part of ``x``, as in torch."""
+    return where(is_outside, literal(x, bound), np.nan) if x.spec.dtype.is_floating_point else literal(x, bound)
 
 
 def clamp(x: O, low: Any = None, high: Any = None) -> O:

@@ -7,7 +7,6 @@ all, ``expand`` gives the composite.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
@@ -64,7 +63,7 @@ def zeroes_cotangents(name: str, options: tuple[Any, ...]) -> bool:
     if name == "pointwise_losses":
         return zeroes_cotangents(*options[:2])
     if name in ("norm", "distances"):  # other powers have derivative 0 at 0 by a mask, or are extrema
-        return not (options[0] == 1 or -math.inf < options[0] < 0)
+        return bool(options[0] != 1)
     if name in ("softmax_cotangent", "log_softmax_cotangent"):
         return bool(options[-1])
     if name == "rnn_cell":

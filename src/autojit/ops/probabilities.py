@@ -14,7 +14,7 @@ import numpy as np
 
 from autojit.ir.op import Ndarray, O, Operands
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, sub, where
-from autojit.ops.elementwise_base import Binary, Divisor, Slope, binary, unary, widened
+from autojit.ops.elementwise_base import Binary, Divisor, Slope, binary, unary
 from autojit.ops.elementwise_exponential import log
 from autojit.ops.elementwise_logic import gt, logical_or, lt
 from autojit.ops.elementwise_selection import clamp_min
@@ -30,13 +30,13 @@ _INSIDE = (0.2, 0.8)
 
 
 def _quiet(function: Any) -> Any:
-    """The NumPy function without warnings of infinities at the ends, in float32 for 2-byte floats."""
+    """The NumPy function without warnings of infinities at the ends; of halves every step rounds, as in torch."""
 
     def compute(*arrays: Ndarray) -> Any:
         with np.errstate(all="ignore"):
             return function(*arrays)
 
-    return staticmethod(widened(compute))
+    return staticmethod(compute)
 
 
 class Logit(Divisor):
@@ -72,7 +72,7 @@ class Entropy(Slope):
 
 def _loss(p: Ndarray, target: Ndarray) -> Any:
     least = p.dtype.type(_LEAST_LOG)
-    return (target - 1) * np.maximum(np.log(1 - p), least) - target * np.maximum(np.log(p), least)
+    return (target - 1) * np.maximum(np.log1p(-p), least) - target * np.maximum(np.log(p), least)
 
 
 class ProbabilityLoss(Binary):
@@ -95,7 +95,7 @@ class ProbabilityLoss(Binary):
 
     def lower(self, emit: Emitter[S], p: Any, target: Any) -> Any:
         one, least = emit.one(p), emit.constant(_LEAST_LOG, p.dtype)
-        of_zero = emit.maximum(emit.log(emit.sub(one, p)), least)
+        of_zero = emit.maximum(emit.log1p(emit.neg(p)), least)
         of_one = emit.maximum(emit.log(p), least)
         return emit.sub(emit.mul(emit.sub(target, one), of_zero), emit.mul(target, of_one))
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
-    "AllTrue", "Amax", "Amin", "AnyTrue", "Argmax", "Argmin", "Prod", "Sum", "all", "amax", "amin", "any", "argmax",
-    "argmin", "prod", "product_of_others", "restore_axes", "spread", "sum",
+    "AllTrue", "Amax", "Amin", "AnyTrue", "Argmax", "Argmin", "Largest", "Least", "Prod", "Sum", "all", "amax", "amin",
+    "any", "argmax", "argmin", "largest", "least", "prod", "product_of_others", "restore_axes", "spread", "sum",
 ]  # fmt: skip
 
 Lowering = tuple[Any, Callable[..., Any]]
@@ -217,12 +217,17 @@ class Extreme(Fold, abstract=True):
     accepts: ClassVar[tuple[str, ...]] = REALS
     keeps_operand: ClassVar[bool] = True
     has_identity: ClassVar[bool] = False
+    shares_among_nan: ClassVar[bool] = False
 
     def _shares(self, x: O, result: O) -> tuple[O, O]:
-        """(where the extremum is attained, how many times per fold)."""
+        """(where the extremum is attained, how many times per fold).
+
+        Torch has two rules for a NaN that is the extremum. That of ``amax`` finds no element equal to it: the share is
+        0 of 0, a NaN for the whole fold. That of ``max`` shares among the NaNs.
+        """
         attained = eq(x, restore_axes(result, x.spec.shape, self.axes))
-        if x.spec.dtype.is_floating_point:
-            attained = logical_or(attained, ne(x, x))  # where there is a NaN the extremum is NaN
+        if self.shares_among_nan and x.spec.dtype.is_floating_point:
+            attained = logical_or(attained, ne(x, x))
         return attained, bind(Sum(self.axes), cast(attained, x.spec.dtype))
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
@@ -231,7 +236,7 @@ class Extreme(Fold, abstract=True):
 
     def _spread(self, x: O, result: O, y_bar: O) -> O:
         attained, count = self._shares(x, result)
-        return where(attained, restore_axes(div(y_bar, count), x.spec.shape, self.axes), 0)
+        return mul(cast(attained, x.spec.dtype), restore_axes(div(y_bar, count), x.spec.shape, self.axes))
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents
@@ -257,6 +262,18 @@ class Amin(Extreme):
 
     def lower(self, emit: Emitter[S], dtype: DType) -> Lowering:
         return emit.constant(highest(dtype), dtype), emit.minimum
+
+
+class Largest(Amax):
+    """``amax`` whose derivative, where the largest element is NaN, is shared by the NaNs: of ``max`` and of norms."""
+
+    shares_among_nan = True
+
+
+class Least(Amin):
+    """``amin`` whose derivative, where the least element is NaN, is shared by the NaNs: of ``min`` and of norms."""
+
+    shares_among_nan = True
 
 
 def lowest(dtype: DType) -> Any:
@@ -384,6 +401,16 @@ def amax(x: O, axes: Axes = None, keep: bool = False) -> O:
 def amin(x: O, axes: Axes = None, keep: bool = False) -> O:
     """Smallest element over axes (all by default); NaN if there is one; ties share the derivative."""
     return _reduce(Amin, x, axes, keep)
+
+
+def largest(x: O, axes: Axes = None, keep: bool = False) -> O:
+    """``amax``, of which the NaNs share the derivative where the largest element is NaN."""
+    return _reduce(Largest, x, axes, keep)
+
+
+def least(x: O, axes: Axes = None, keep: bool = False) -> O:
+    """``amin``, of which the NaNs share the derivative where the least element is NaN."""
+    return _reduce(Least, x, axes, keep)
 
 
 def any(x: O, axes: Axes = None, keep: bool = False) -> O:

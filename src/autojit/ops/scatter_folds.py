@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit.ir.op import O, Op, Operands, bind
-from autojit.ops.elementwise_arithmetic import add, div, mul, sub, where
+from autojit.ops.elementwise_arithmetic import add, cast, div, mul, sub, where
 from autojit.ops.elementwise_logic import eq
 from autojit.ops.sources import zeros_like
 
@@ -40,8 +40,10 @@ def _shares(op: Any, primals: Operands, result: O) -> tuple[Any, Any]:
         return of_base, where(is_zero[1], _without(src, zeros, sums, product), div(whole, safe[1]))
     reaches = eq(base, result), eq(src, bind(gathering, result, *indices))
     count = _count(op, *reaches, (base, src), indices)
-    of_base = where(reaches[0], div(1, count), 0)
-    return of_base, where(reaches[1], div(1, bind(gathering, count, *indices)), 0)
+    counts = count, bind(gathering, count, *indices)
+    # a NaN that is the extreme equals nothing: 0 of 0, a NaN for all elements of its place, as in torch
+    of_base, of_src = (div(cast(r, n.spec.dtype), n) for r, n in zip(reaches, counts, strict=True))
+    return of_base, of_src
 
 
 def _without(x: O, zeros: O, sums: O, product: O) -> O:

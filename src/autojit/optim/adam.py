@@ -14,6 +14,7 @@ from autojit.optim.arithmetic import (
     lasting,
     lerp_,
     root,
+    scalar_dtype,
     shared,
     sqrt,
     with_decay,
@@ -191,7 +192,7 @@ class NAdam(Optimizer):
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         super()._begin(p, grad, state, group)
         if "mu_product" not in state:
-            state["mu_product"] = lasting(lambda: aj.ones((), dtype=aj.float32, device="cpu"))
+            state["mu_product"] = lasting(lambda: aj.ones((), dtype=scalar_dtype(), device="cpu"))
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         grad = _decayed(p, grad, group, group.plain("decoupled_weight_decay"))

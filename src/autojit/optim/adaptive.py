@@ -17,6 +17,7 @@ from autojit.optim.arithmetic import (
     lasting,
     lerp_,
     root,
+    scalar_dtype,
     step_counter,
     with_decay,
     zeros_like,
@@ -223,8 +224,8 @@ class ASGD(Optimizer):
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if not state:
             state["step"] = step_counter()
-            state["eta"] = lasting(lambda: aj.tensor(float(group.plain("lr")), dtype=aj.float32, device="cpu"))
-            state["mu"] = lasting(lambda: aj.ones((), dtype=aj.float32, device="cpu"))
+            state["eta"] = lasting(lambda: aj.tensor(float(group.plain("lr")), dtype=scalar_dtype(), device="cpu"))
+            state["mu"] = lasting(lambda: aj.ones((), dtype=scalar_dtype(), device="cpu"))
             state["ax"] = zeros_like(p)
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:

@@ -164,7 +164,7 @@ def full_like(p: Tensor, value: float) -> Tensor:
 
 
 def step_counter() -> Tensor:
-    """torch's ``state["step"]``: a 0-d float32 tensor. Parameters whose first step is the same share one."""
+    """torch's ``state["step"]``: a 0-d tensor of `scalar_dtype`. Parameters whose first step is the same share one."""
     call = stepping.call
     if call is None:
         return new_counter()
@@ -175,7 +175,12 @@ def step_counter() -> Tensor:
 
 def new_counter() -> Tensor:
     """A counter that nobody shares."""
-    return lasting(lambda: aj.zeros((), dtype=aj.float32, device="cpu"))
+    return lasting(lambda: aj.zeros((), dtype=scalar_dtype(), device="cpu"))
+
+
+def scalar_dtype() -> DType:
+    """That of the counters of a state: float32, or float64 where that is the default, as in torch."""
+    return aj.float64 if aj.get_default_dtype() is aj.float64 else aj.float32
 
 
 def part_counters(moving: Sequence[dict[str, Any]], resting: Sequence[dict[str, Any]]) -> None:

@@ -135,8 +135,10 @@ class Optimizer:
 
     def __getstate__(self) -> dict[str, Any]:
         hooks = ("_step_pre_hooks", "_step_post_hooks", "_state_hooks", "_step_calls", "_is_captured", "_made_in")
-        own = (*hooks, "_known_steps")
-        return {name: value for name, value in self.__dict__.items() if name not in own}
+        own, kind = (*hooks, "_known_steps"), type(self)
+        kept = {name: value for name, value in self.__dict__.items() if name not in own}
+        # a method that somebody has replaced on this object (a wrapped ``step``) is none of a copy's
+        return {name: value for name, value in kept.items() if not (callable(value) and hasattr(kind, name))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._make_hooks()

@@ -137,8 +137,8 @@ FLEXIBLE = ("flex_attention", "flex_attention_adjoint")
 PRODUCTS = ("matmul", "convolution", "convolution_input", "convolution_weight")
 RULES: dict[str, Rule] = {
     "view_update": _own_expansion,
-    **dict.fromkeys(("sum", "prod", "amax", "amin"), _in_float32),
-    **dict.fromkeys(("cumulative_extreme", "linear_recurrence"), _all_in_float32),
+    **dict.fromkeys(("sum", "prod", "amax", "amin", "largest", "least"), _in_float32),
+    **dict.fromkeys(("cumulative_extreme", "linear_recurrence", "logaddexp"), _all_in_float32),
     **dict.fromkeys(("all_reduce", "reduce_scatter", "owner"), _combined_wide),
     "own_part": _own_expansion,
     **dict.fromkeys(("scatter", "index_update", "index_put"), _all_in_float32),

@@ -18,6 +18,7 @@ from autojit.core.user_warnings import warn
 from autojit.dispatch.declared import declared
 from autojit.functions.factories import arange
 from autojit.functions.index_functions import index_add
+from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.views import view_as_real
 from autojit.nn.functional.padding import pad
 from autojit.tensor import Tensor
@@ -46,6 +47,7 @@ def _asked(x: Tensor, frames: _Frames, what: str) -> UsageError:
 
 
 @declared()
+@no_view_of_parts
 def stft(
     input: Tensor,
     n_fft: int,

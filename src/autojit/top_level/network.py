@@ -17,6 +17,7 @@ from autojit.functions.comparison import where
 from autojit.functions.elementwise import rsqrt
 from autojit.functions.factories import zeros
 from autojit.functions.index_functions import index_add, searchsorted
+from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.random import rand
 from autojit.functions.refused_dtypes import refuses
 from autojit.functions.scatter import scatter_reduce
@@ -118,6 +119,7 @@ def native_layer_norm(
 
 
 @declared(method=False)
+@no_view_of_parts
 def native_group_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:

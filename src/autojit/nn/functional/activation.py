@@ -11,7 +11,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
-from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
 from autojit.core.user_warnings import warn
 from autojit.dispatch.kernels import in_one_pass
@@ -117,6 +117,12 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 @in_lower_precision
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where x > 0, else ``weight * x``; one weight, or one per channel (axis 1)."""
+    if weight.dtype is not input.dtype:
+        raise DTypeError(
+            f"prelu: Type promoting not supported. Got {input.dtype.scalar_type} and {weight.dtype.scalar_type}",
+            {"input": input, "weight": weight},
+            "convert the weight: weight.to(input.dtype)",
+        )
     if weight.numel() != 1:
         channels = input.shape[1] if input.ndim >= 2 else 1
         if weight.ndim != 1 or weight.numel() != channels:

@@ -7,6 +7,7 @@ from typing import cast
 import numpy as np
 
 import autojit as aj
+from autojit.core.dtypes import HALVES
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.core.sizes import surely_equal
 from autojit.dispatch.composite_nodes import composed
@@ -17,6 +18,12 @@ from autojit.functions.autocast import in_full_precision
 from autojit.functions.refused_dtypes import refuses
 from autojit.history.op_node import rename_node
 from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
+from autojit.nn.functional.operand_dtypes import (
+    require_constant,
+    require_differentiable,
+    require_dtype_of,
+    require_float_result,
+)
 from autojit.nn.functional.reduction import COMMON, known, reduce_loss, reduced_in_one_step, resolve_reduction
 from autojit.ops import composites_loss
 from autojit.ops.composed import NllLoss, is_common
@@ -68,6 +75,11 @@ def _check_weight(name: str, classes: int, weight: Tensor | None) -> None:
         )
 
 
+def _check_class_weights(input: Tensor, weight: Tensor | None) -> None:
+    require_dtype_of("nll_loss", input, "weight", weight)
+    require_constant("nll_loss_forward", "weight", weight)
+
+
 def _index_dtype(name: str, target: Tensor) -> None:
     if target.dtype is not aj.int64 and target.dtype is not aj.uint8:
         found = target.dtype.scalar_type
@@ -94,6 +106,8 @@ def nll_loss(
         loss = apply(_NLL_LOSS, input, target)
         return rename_node(loss, "NllLossBackward0", weight=weight, ignore_index=ignore_index)
     axis = _check_classes("nll_loss", input, target, weight)
+    require_differentiable("nll_loss", input)
+    _check_class_weights(input, weight)
     _index_dtype("nll_loss", target)
     target = target.to(aj.int64)
     valid = _valid(target, input.shape[axis], ignore_index)
@@ -197,6 +211,7 @@ def _class_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, label_smoothing: float
 ) -> Tensor:
     axis = _check_classes("cross_entropy", input, target, weight)
+    _check_class_weights(input, weight)
     _index_dtype("cross_entropy", target)
     target = target.to(aj.int64)
     valid = _valid(target, input.shape[axis], ignore_index)
@@ -264,6 +279,9 @@ def binary_cross_entropy(
         )
     if not is_known(input) or not _are_probabilities(input):
         require(input, lambda p: (p >= 0) & (p <= 1), _NO_PROBABILITIES, "probabilities, 0 to 1")
+    if not is_known(target) or not _are_probabilities(target):
+        refusal = _NO_PROBABILITIES.replace("input", "target")
+        require(target, lambda p: (p >= 0) & (p <= 1), refusal, "probabilities, 0 to 1", named="target")
     node = "BinaryCrossEntropyBackward0"
     if weight is None:
         return reduced_in_one_step("probability_loss", (), input, target, reduction, node=node)
@@ -295,7 +313,9 @@ def binary_cross_entropy_with_logits(
     if target.shape != input.shape:
         raise ArgumentError(f"Target size ({aj.Size(target.shape)}) must be the same as input size "
                          f"({aj.Size(input.shape)})")  # fmt: skip
-    if pos_weight is None and weight is None:
+    require_float_result("binary_cross_entropy_with_logits", input, target)
+    is_one_kernel = target.dtype is input.dtype and target.dtype not in HALVES  # of halves torch rounds every part
+    if pos_weight is None and weight is None and is_one_kernel:
         return reduced_in_one_step(
             "logit_loss", (), input, target, reduction, node="BinaryCrossEntropyWithLogitsBackward0"
         )
@@ -304,7 +324,8 @@ def binary_cross_entropy_with_logits(
         loss = (1.0 - target) * input + negative_log
     else:
         loss = (1.0 - target) * input + (1.0 + (pos_weight - 1.0) * target) * negative_log
-    return reduce_loss(loss if weight is None else loss * weight, reduction)
+    loss = loss if weight is None else loss * weight
+    return reduce_loss(loss.to(target.dtype), reduction)  # torch writes the losses in place of 1 - target
 
 
 @refuses("bool int complex")
@@ -325,7 +346,7 @@ def multi_margin_loss(
         raise ArgumentError("only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
         raise ArgumentError("weight must be one-dimensional")
-    if not 0 < input.ndim <= 2 or 0 in input.shape[1:] or (input.ndim == 1 and 0 in input.shape):
+    if input.ndim > 2 or 0 in input.shape[1:] or (input.ndim == 1 and 0 in input.shape):
         raise ShapeError(
             "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
             f"{list(input.shape)}", {"input": input},
@@ -336,9 +357,12 @@ def multi_margin_loss(
             f"multi_margin_loss: inconsistent target size, expected {rows.shape[0]} but got {list(target.shape)}",
             {"input": input, "target": target},
         )
+    require_dtype_of("multi_margin_loss", input, "weight", weight)
+    require_constant("multi_margin_loss", "weight", weight)
     index = target.reshape(-1, 1)
     picked = rows.gather(1, index)
-    violation = (margin - picked + rows).clamp(min=0.0)
+    violation = margin - picked + rows
+    violation = aj.where(violation > 0, violation, 0.0)  # a NaN violates no margin, as in torch
     if p == 2:
         violation = violation * violation
     if weight is not None:
@@ -399,7 +423,8 @@ def multilabel_margin_loss(
     listed = (labels >= 0).to(aj.int64).cumprod(1) > 0
     labels = aj.where(listed, labels, 0)
     is_target = ((labels.unsqueeze(2) == aj.arange(classes, device=labels.device)) & listed.unsqueeze(2)).any(1)
-    violation = (1 - rows.gather(1, labels).unsqueeze(2) + rows.unsqueeze(1)).relu()
+    violation = 1 - rows.gather(1, labels).unsqueeze(2) + rows.unsqueeze(1)
+    violation = aj.where(violation > 0, violation, 0.0)  # a NaN violates no margin, as in torch
     counts = listed.unsqueeze(2) & ~is_target.unsqueeze(1)
     loss = aj.where(counts, violation, 0.0).sum((1, 2)) / classes
     return reduce_loss(loss if input.ndim == 2 else loss.squeeze(0), reduction)

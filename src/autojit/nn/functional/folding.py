@@ -10,7 +10,7 @@ from autojit import ops
 from autojit.core.dtypes import int64
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.functions.formats import laid_out_as
-from autojit.functions.own_memory import own_memory
+from autojit.functions.own_memory import no_view_of_parts, own_memory
 from autojit.functions.refused_dtypes import refuses
 from autojit.history.op_node import rename_node
 from autojit.nn.functional.windows import Extents, numbers, view_of
@@ -20,6 +20,7 @@ from autojit.tensor import Tensor
 __all__ = ["fold", "max_unpool1d", "max_unpool2d", "max_unpool3d", "unfold"]
 
 
+@no_view_of_parts
 def unfold(
     input: Tensor, kernel_size: Extents, dilation: Extents = 1, padding: Extents = 0, stride: Extents = 1
 ) -> Tensor:
@@ -206,6 +207,7 @@ def _unpooled_size(wanted: list[int], default: list[int], stride: tuple[int, ...
 
 
 @refuses("bool int complex")
+@no_view_of_parts
 def max_unpool1d(
     input: Tensor,
     indices: Tensor,
@@ -232,6 +234,7 @@ def max_unpool1d(
 
 
 @refuses("bool int complex")
+@no_view_of_parts
 def max_unpool2d(
     input: Tensor,
     indices: Tensor,
@@ -245,6 +248,7 @@ def max_unpool2d(
 
 
 @refuses("bool int complex")
+@no_view_of_parts
 def max_unpool3d(
     input: Tensor,
     indices: Tensor,

@@ -12,6 +12,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.functions.own_memory import no_view_of_parts
 from autojit.nn.functional.windows import Extents, flat_places, numbers
 from autojit.tensor import Tensor
 
@@ -23,6 +24,7 @@ __all__ = [
 Ratios = float | Sequence[float]
 
 
+@no_view_of_parts
 def fractional_max_pool2d_with_indices(
     input: Tensor,
     kernel_size: Extents,
@@ -35,6 +37,7 @@ def fractional_max_pool2d_with_indices(
     return _pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
+@no_view_of_parts
 def fractional_max_pool3d_with_indices(
     input: Tensor,
     kernel_size: Extents,
@@ -47,6 +50,7 @@ def fractional_max_pool3d_with_indices(
     return _pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
+@no_view_of_parts
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: Extents,
@@ -75,6 +79,7 @@ def fractional_max_pool2d(
     return found if return_indices else found[0]
 
 
+@no_view_of_parts
 def fractional_max_pool3d(
     input: Tensor,
     kernel_size: Extents,

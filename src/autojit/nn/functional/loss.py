@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import cast
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.core.sizes import is_symbolic, surely_equal
 from autojit.core.user_warnings import warn
 from autojit.dispatch.composite_nodes import as_float, composed
@@ -19,6 +19,7 @@ from autojit.functions.autocast import in_full_precision
 from autojit.functions.refused_dtypes import refuses
 from autojit.nn.functional.activation import softplus_of
 from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
+from autojit.nn.functional.operand_dtypes import require_constant, require_differentiable
 from autojit.nn.functional.reduction import (
     at_hand,
     promoted,
@@ -81,6 +82,7 @@ def mse_loss(
             return apply(_MSE_LOSS, input, target)
         return in_one_step("squared_errors", (reduction,), input, target, node="MseLossBackward0")
     x, y = all_together(list(_same_shape(input, target)), "mse_loss")
+    require_differentiable("mse_loss", x)
 
     def by_parts(x: Tensor, y: Tensor) -> Tensor:
         difference = x - y
@@ -129,7 +131,8 @@ def smooth_l1_loss(
         raise UsageError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0.0:
         return l1_loss(input, target, reduction=reduction)
-    x, y = _same_shape(input, target)
+    x, y = promoted(*_same_shape(input, target))
+    require_differentiable("smooth_l1_loss", x)
     return reduced_in_one_step("smooth_l1", (as_float(beta),), x, y, reduction, node="SmoothL1LossBackward0")
 
 
@@ -142,10 +145,10 @@ def huber_loss(
     if delta <= 0:
         raise UsageError("huber_loss does not support non-positive values for delta.")
     x, y = _same_shape(input, target)
-    if weight is None:
+    if weight is None and x.dtype is y.dtype:
         return reduced_in_one_step("huber", (as_float(delta),), x, y, reduction, node="HuberLossBackward0")
     loss = in_one_pass("huber", (as_float(delta),), *promoted(x, y), node="HuberLossBackward0")
-    return _weighted(loss, weight, reduction)
+    return _weighted(loss.to(input.dtype), weight, reduction)  # torch's losses have the input's dtype
 
 
 @refuses("int complex")
@@ -160,6 +163,10 @@ def kl_div(
 ) -> Tensor:
     """y (log y - x) with x log-probabilities; ``batchmean`` divides the sum by the first extent."""
     reduction = resolve_reduction(size_average, reduce, reduction)
+    if not input.is_floating_point() or not target.is_floating_point():
+        raise DTypeError(
+            "kl_div: Integral inputs not supported.", {"input": input, "target": target}, "give both as floats"
+        )
     if reduction == "mean":
         warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support size."
@@ -277,8 +284,10 @@ def soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """log(1 + exp(-y x)) with y = 1 or -1."""
+    """log(1 + exp(-y x)) with y = 1 or -1, in the dtype of x."""
     reduction = resolve_reduction(size_average, reduce, reduction)
+    require_constant("soft_margin_loss", "target", target)
+    target = target.to(input.dtype)
     return reduce_loss(softplus_of(-target * input), reduction)
 
 

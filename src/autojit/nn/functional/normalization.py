@@ -14,7 +14,9 @@ from autojit.core.top_level import top_level
 from autojit.dispatch.kernels import in_one_step
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices
 from autojit.functions.formats import laid_out_as
+from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.refused_dtypes import refuses
+from autojit.nn.functional.reduction import promoted
 from autojit.tensor import Tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
@@ -123,7 +125,8 @@ def rms_norm(
     x = _wide(input)
     eps = aj.finfo(x.dtype).eps if eps is None else eps
     options = (axes, eps, weight is not None)
-    found = in_one_step("rms_normalized", options, *_given(x, weight), node="MulBackward0")
+    given = [x] if weight is None else promoted(x, _wide(weight))
+    found = in_one_step("rms_normalized", options, *given, node="MulBackward0")
     return _narrowed(found, input)
 
 
@@ -137,6 +140,7 @@ def _along_channels(x: Tensor, *parameters: Tensor | None) -> list[Tensor]:
 
 @refuses("bool int complex")
 @in_full_precision_on_devices
+@no_view_of_parts
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
