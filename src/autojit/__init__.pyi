@@ -65,7 +65,8 @@ from autojit.functions.settings import compiled_with_cxx11_abi as compiled_with_
 from autojit.functions.shape import adjoint as adjoint, atleast_1d as atleast_1d, atleast_2d as atleast_2d, broadcast_shapes as broadcast_shapes, broadcast_tensors as broadcast_tensors, broadcast_to as broadcast_to, diag_embed as diag_embed, fliplr as fliplr, flipud as flipud, meshgrid as meshgrid, ravel as ravel, rot90 as rot90, tile as tile, trace as trace
 from autojit.functions.special import det as det, logdet as logdet, slogdet as slogdet, vander as vander
 from autojit.functions.statistics import corrcoef as corrcoef, cov as cov
-from autojit.functions.storages import UntypedStorage as UntypedStorage
+from autojit.functions.storage_kinds import BFloat16Storage as BFloat16Storage, BoolStorage as BoolStorage, ByteStorage as ByteStorage, CharStorage as CharStorage, ComplexDoubleStorage as ComplexDoubleStorage, ComplexFloatStorage as ComplexFloatStorage, DoubleStorage as DoubleStorage, FloatStorage as FloatStorage, HalfStorage as HalfStorage, IntStorage as IntStorage, LongStorage as LongStorage, ShortStorage as ShortStorage
+from autojit.functions.storages import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
 from autojit.functions.symbolic import sym_float as sym_float, sym_int as sym_int, sym_ite as sym_ite, sym_max as sym_max, sym_min as sym_min, sym_not as sym_not, sym_sqrt as sym_sqrt, sym_sum as sym_sum
 from autojit.functions.views import as_strided as as_strided, as_strided_scatter as as_strided_scatter, diagonal_scatter as diagonal_scatter, dsplit as dsplit, hsplit as hsplit, unfold as unfold, view_as_complex as view_as_complex, view_as_real as view_as_real, vsplit as vsplit
 from autojit.functions.writing import zero_ as zero_

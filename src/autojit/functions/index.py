@@ -31,7 +31,10 @@ FUNCTIONS = {
         get_num_interop_threads has_lapack has_mkl has_openmp has_spectral init_num_threads is_distributed
         is_storage set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal
         set_num_interop_threads typename""",
-    "functions.storages": "UntypedStorage",
+    "functions.storage_kinds": """
+        BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage
+        DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage""",
+    "functions.storages": "TypedStorage UntypedStorage",
     "functions.symbolic": "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
     "io.saving": "load save",
     "jit.eager_mode": "eager",

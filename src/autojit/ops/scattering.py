@@ -277,6 +277,8 @@ def index_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
 def scatter_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
     """``scatter`` that folds: "add", "mul", "max" or "min"."""
     axis = normalize_axis(axis, base.spec.ndim, "scatter")
+    if any(surely_equal(n, 0) for n in index.spec.shape):
+        return _unchanged(base, axis, index, src, combine)
     if base.spec.ndim == 0:
         line, places = reshape(base, (1,)), reshape(index, (1,))
         return reshape(bind(Scatter(0, combine), line, reshape(src, (1,)), places), ())
@@ -290,6 +292,15 @@ def scatter_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
     is_whole = surely_equal(src.spec.shape, index.spec.shape)
     used = src if is_whole else strided_slice(src, [0] * src.spec.ndim, index.spec.shape)
     return bind(Scatter(axis, combine), base, used, index)
+
+
+def _unchanged(base: O, axis: int, index: O, src: O, combine: str) -> O:
+    """A scatter of an index without elements: its other extents, and those of ``src``, mean nothing."""
+    line = base if base.spec.ndim else reshape(base, (1,))
+    shape = (*line.spec.shape[:axis], 0, *line.spec.shape[axis + 1 :])
+    none = strided_slice(reshape(src, (src.spec.size,)), (0,), (0,))
+    found = bind(Scatter(axis, combine), line, reshape(none, shape), reshape(index, shape))
+    return found if base.spec.ndim else reshape(found, ())
 
 
 def index_add(base: O, axis: int, index: O, src: O) -> O:
