@@ -25,7 +25,7 @@ from autojit.tensor.tensor import Tensor as _Tensor
 from autojit.top_level.factors import PackedQr, UnpackedLu
 from autojit.top_level.network import grid_sampler as _grid_sampler
 from builtins import bool as _bool, float as _float, int as _int
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal, SupportsIndex, overload
 from autojit import _C as _C, _custom_ops as _custom_ops, _dynamo as _dynamo, _higher_order_ops as _higher_order_ops, _subclasses as _subclasses, _utils as _utils, accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, backends as backends, cache as cache, compat as compat, compiler as compiler, control_flow as control_flow, core as core, cpu as cpu, cuda as cuda, debug as debug, dispatch as dispatch, distributed as distributed, distributions as distributions, elastic as elastic, export as export, fft as fft, func as func, functional as functional, functions as functions, futures as futures, fx as fx, history as history, hub as hub, interop as interop, io as io, ir as ir, library as library, linalg as linalg, masked as masked, multiprocessing as multiprocessing, nn as nn, numba_ops as numba_ops, numpy as numpy, ops as ops, optim as optim, overrides as overrides, profiler as profiler, quasirandom as quasirandom, random as random, runtime as runtime, serialization as serialization, signal as signal, sparse as sparse, special as special, storage as storage, testing as testing, transforms as transforms, types as types, utils as utils, version as version, xpu as xpu
@@ -610,7 +610,7 @@ class _PackageJit:
     @staticmethod
     def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]: ...
     @staticmethod
-    def trace(func: Callable[..., Any], example_inputs: object = ()) -> Any: ...
+    def trace(func: Callable[..., Any], example_inputs: object = (), *, check_trace: _bool = True, check_tolerance: _float = 1e-05, strict: _bool = True, example_kwarg_inputs: Mapping[str, object] | None = None) -> Any: ...
     @staticmethod
     def unused(fn: Callable[..., Any]) -> Callable[..., Any]: ...
     @staticmethod

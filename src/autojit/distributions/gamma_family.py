@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 
 from autojit.distributions import constraints
 from autojit.distributions.distribution import Constraints, Distribution, ExponentialFamily, _Located
-from autojit.distributions.gamma_sampling import standard_gamma
+from autojit.distributions.gamma_sampling import log_of_standard_gamma, standard_gamma
 from autojit.distributions.parameters import broadcast_all
 from autojit.functions.comparison import clamp, where
 from autojit.functions.elementwise import exp, log, log1p, sqrt, xlogy
-from autojit.functions.factories import arange
+from autojit.functions.factories import arange, as_tensor
 from autojit.functions.namespace import finfo
 from autojit.functions.random import rand, randn
+from autojit.functions.reduction import softmax
 from autojit.functions.shape import stack
 from autojit.functions.special import digamma, igamma, igammac, lgamma
 from autojit.tensor.tensor import Tensor
@@ -108,6 +109,7 @@ class Gamma(ExponentialFamily):
         return clamp(drawn, min=finfo(drawn.dtype).tiny)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        value = as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
         self._validate_sample(value)
         a = self.concentration
         return xlogy(a, self.rate) + xlogy(a - 1, value) - self.rate * value - lgamma(a)
@@ -226,8 +228,10 @@ class Dirichlet(ExponentialFamily):
         return self.concentration * (total - self.concentration) / (total**2 * (total + 1))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        drawn = standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
-        return drawn / drawn.sum(-1, keepdim=True)
+        logs = log_of_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
+        limits = finfo(self.concentration.dtype)
+        shares = softmax(logs, -1).to(self.concentration.dtype)
+        return clamp(shares, limits.tiny, 1 - limits.eps / 2)  # of small concentrations most are beyond: 0 and 1
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -37,6 +37,8 @@ class TransformedDistribution(Distribution):
         tensor(-0.9189)
     """
 
+    arg_constraints: ClassVar[Constraints] = {}
+
     base_dist: Distribution
 
     def __init__(self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32
@@ -108,10 +109,17 @@ def logdet(input: Tensor) -> Tensor:
     return ops.logdet(input)
 
 
+class Slogdet(NamedTuple):
+    """Sign and log of the absolute value of a determinant."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
 @declared()
-def slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
+def slogdet(input: Tensor) -> Slogdet:
     """(sign, log of the absolute value) of the determinant."""
-    return ops.slogdet(input)
+    return Slogdet(*ops.slogdet(input))
 
 
 @declared(out=True)

@@ -1,9 +1,10 @@
 """What autojit.linalg offers: written by ``tools/make_stubs.py``, not by hand."""
 
 from autojit.core.dtypes import DType
+from autojit.functions.special import Slogdet
 from autojit.linalg.factorizations import Eig, Eigh, LeastSquares, Polar, Qr, Svd
 from autojit.linalg.indefinite import LdlFactors, LdlFactorsWithInfo
-from autojit.linalg.products import Dims, Slogdet
+from autojit.linalg.products import Dims
 from autojit.linalg.reporting import CholeskyWithInfo, InverseWithInfo, SolutionWithInfo
 from autojit.linalg.triangular import Lu, LuFactor, LuFactorEx
 from autojit.tensor.tensor import Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from autojit import ops
 from autojit.core.dtypes import DType, int64
@@ -17,6 +17,7 @@ from autojit.functions.out_arguments import with_out
 from autojit.functions.products import matmul as product_of_matrices
 from autojit.functions.reduction import norm as vector_p_norm
 from autojit.functions.refused_dtypes import refuses
+from autojit.functions.special import Slogdet
 from autojit.functions.views import diagonal as diagonal_view
 from autojit.linalg.factorizations import inv, require_floating, svdvals, tolerances
 from autojit.ops.base import normalize_axis
@@ -30,13 +31,6 @@ __all__ = [
 ]  # fmt: skip
 
 Dims = int | Sequence[int] | None
-
-
-class Slogdet(NamedTuple):
-    """Sign and log of the absolute value of a determinant."""
-
-    sign: Tensor
-    logabsdet: Tensor
 
 
 matmul = with_out(product_of_matrices)
