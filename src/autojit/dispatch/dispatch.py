@@ -14,7 +14,8 @@ import numpy as np
 from autojit.core.device import CPU, Device
 from autojit.core.device_array import Array, share_memory
 from autojit.core.dtypes import DType, bfloat16
-from autojit.core.errors import UsageError, tensor_expected
+from autojit.core.errors import tensor_expected
+from autojit.core.number_ranges import in_range
 from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import for_history, here
@@ -446,21 +447,6 @@ def wrapped_number(value: Any, dtype: DType) -> Tensor:
         if dtype.kind == "int" and value >= span // 2:
             value -= span
     return number(value, dtype)
-
-
-def in_range(value: Any, dtype: DType) -> Any:
-    """A whole number as the dtype holds it; negative ones wrap around in unsigned dtypes, as in C."""
-    if dtype.kind not in ("int", "uint") or isinstance(value, float | complex | np.floating):
-        return value
-    span = 1 << dtype.size_bytes * 8
-    low, high = (1 - span, span) if dtype.kind == "uint" else (-span // 2, span // 2)
-    if not low <= int(value) < high:
-        raise UsageError(
-            f"value cannot be converted to type {dtype.name} without overflow",
-            {"value": value},
-            "use a wider dtype",
-        )
-    return int(value) % span if dtype.kind == "uint" else int(value)
 
 
 def _exact(value: object, dtype: DType) -> NDArray[Any]:

@@ -12,8 +12,9 @@ from typing import Any
 from autojit import ops
 from autojit.core.dtypes import HALVES, DType, bool_, complex128, float16, float32, float64, int64, promote_with_number
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
+from autojit.core.number_ranges import in_range
 from autojit.dispatch.declared import EXACT_OUT, declared
-from autojit.dispatch.dispatch import apply, apply_single, in_range, number
+from autojit.dispatch.dispatch import apply, apply_single, number
 from autojit.dispatch.kernels import in_one_pass
 from autojit.dispatch.op_functions import binary, op_of, through_ops, unary
 from autojit.dispatch.promotion import (
@@ -33,10 +34,12 @@ from autojit.history.lasting import with_lasting_constants
 from autojit.history.op_node import rename_node
 from autojit.ops.elementwise_arithmetic import keeps_digits
 from autojit.ops.elementwise_exponential import PowNumber, power_of
+from autojit.ops.sources import is_one
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 _LITERALS = (int, float)
+_COMPLEX = complex  # whose name is a function here
 _IN_ALL_FORMS = declared(in_place="values", out=True, lists=True)
 _WIDE = True  # on torch's list of what CUDA computes in float32 in mixed precision
 _OF_TENSORS = declared(in_place="values", out=True, numbers="none")
@@ -49,12 +52,29 @@ def scaled(other: Operand, alpha: Number, beside: Operand | None = None) -> Any:
     if type(alpha) is bool and not (_is_bool(other) and (beside is None or _is_bool(beside))):
         raise UsageError("Boolean alpha only supported for Boolean results.")
     kind = type_of(other).dtype if isinstance(other, Tensor) else complex128
+    if isinstance(alpha, _COMPLEX) and not any(is_complex_operand(x) for x in (other, beside)):
+        raise UsageError("For non-complex input tensors, argument alpha must not be a complex number.")
     if isinstance(other, Tensor) and kind.category < 2 and isinstance(alpha, float):
         if isinstance(beside, Tensor) and type_of(beside).dtype.category >= 2:
             return with_lasting_constants(mul(other.to(type_of(beside).dtype), alpha), other)
         raise UsageError("For integral input tensors, argument alpha must not be a floating point number.")
     product = mul(other, number(alpha, kind) if kind.category == 1 and type(alpha) is int else alpha)
     return with_lasting_constants(product, other)
+
+
+def is_complex_operand(x: Operand | None) -> bool:
+    """Whether an operand, a tensor or a number, is complex."""
+    return type_of(x).dtype.is_complex if isinstance(x, Tensor) else isinstance(x, _COMPLEX)
+
+
+def times(x: Tensor, factor: Number) -> Tensor:
+    """``x`` times a number, in the dtype of ``x``: of a fraction integers see the whole part, as in torch."""
+    dtype = type_of(x).dtype
+    if is_one(factor):
+        return x
+    fitting = number(factor, dtype) if dtype.category < 2 or isinstance(factor, _COMPLEX) else factor
+    found: Tensor = with_lasting_constants(mul(x, fitting), x)
+    return found
 
 
 def _scaled_halves(x: Operand, y: Operand, alpha: Number) -> Tensor | None:

@@ -119,6 +119,12 @@ class Slogdet(NamedTuple):
 @declared()
 def slogdet(input: Tensor) -> Slogdet:
     """(sign, log of the absolute value) of the determinant."""
+    if type_of(input).dtype.category < 2:
+        raise UsageError(
+            f"linalg.slogdet: Expected a floating point or complex tensor as input. Got {type_of(input).dtype}",
+            {"input": input},
+            "convert: x.float()",
+        )
     return Slogdet(*ops.slogdet(input))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from autojit.core.dtypes import HALVES, DType, bool_, float32
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
+from autojit.core.number_ranges import in_range
 from autojit.core.records import record
 from autojit.core.sizes import fit, seems_equal
 from autojit.core.types import TensorType
@@ -409,6 +410,7 @@ def require_base(what: str, base: O, product: O, dtype: DType | None = None) -> 
 def _scaled_sum(what: str, base: O, product: Callable[[O, O], O], x: O, w: O, beta: float, alpha: float) -> O:
     """Of halves added up in float32, in which they are multiplied, and rounded with the summand."""
     dtype = x.spec.dtype
+    beta, alpha = (in_range(n, dtype) if isinstance(n, complex) else n for n in (beta, alpha))
     is_wide = dtype in HALVES and w.spec.dtype is dtype
     if is_wide and product is matmul and x.spec.ndim == w.spec.ndim == 2:
         total = bind(Matmul(float32), x, w)  # whose derivative reads halves
