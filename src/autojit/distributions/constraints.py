@@ -6,7 +6,7 @@ A constraint's ``event_dim`` is how many last axes make up one element of its se
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from autojit.core.errors import UnsupportedError, UsageError
 from autojit.functions.comparison import isfinite, where
@@ -43,27 +43,28 @@ class Constraint:
         return type(self).__name__.lstrip("_") + "()"
 
 
+class _Untold:
+    """An attribute of a constraint that only some of its objects have."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise NotImplementedError(f".{self._name} cannot be determined statically")
+
+
 class Dependent(Constraint):
     """A set that other parameters decide; nothing can be checked before they are known.
 
     Asking for what is not told of all of these sets, ``is_discrete`` or ``event_dim``, is a NotImplementedError.
     """
 
+    is_discrete: Any = _Untold()
+    event_dim: Any = _Untold()
+
     def __init__(self, *, is_discrete: bool | None = None, event_dim: int | None = None) -> None:
-        self._is_discrete = is_discrete
-        self._event_dim = event_dim
-
-    @property
-    def is_discrete(self) -> bool:  # type: ignore[override]
-        if self._is_discrete is None:
-            raise NotImplementedError(".is_discrete cannot be determined statically")
-        return self._is_discrete
-
-    @property
-    def event_dim(self) -> int:  # type: ignore[override]
-        if self._event_dim is None:
-            raise NotImplementedError(".event_dim cannot be determined statically")
-        return self._event_dim
+        told = {"is_discrete": is_discrete, "event_dim": event_dim}
+        vars(self).update({name: value for name, value in told.items() if value is not None})
 
     def check(self, value: Tensor) -> Tensor:
         """Always ValueError: the set is not known yet."""
@@ -80,7 +81,7 @@ class DependentProperty(property, Dependent):
         Dependent.__init__(self, is_discrete=is_discrete, event_dim=event_dim)
 
     def __call__(self, fn: Callable[[Any], Any]) -> DependentProperty:
-        return DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
+        return DependentProperty(fn, **vars(self))
 
 
 class Real(Constraint):

@@ -167,7 +167,9 @@ def __contains__(self: Tensor, element: Operand) -> bool:
 
 
 def __format__(self: Tensor, format_spec: str) -> str:
-    if type_of(self).ndim == 0 and (format_spec or type(self) is Tensor):  # as torch: what a number shows
+    if (
+        type_of(self).ndim == 0 and not self.is_meta and (format_spec or type(self) is Tensor)
+    ):  # as torch: what a number shows
         return format(item(self), format_spec)
     return object.__format__(self, format_spec)
 

@@ -64,7 +64,9 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
             return in_one_pass("lerp", (), input, end, weight, node="LerpBackward1")
     if type_of(input).dtype is not type_of(end).dtype:
         raise DTypeError(f"expected dtype {type_of(input).dtype} for `end` but got dtype {type_of(end).dtype}")
-    return ops.lerp(input, end, in_range(weight, type_of(input).dtype) if isinstance(weight, complex) else weight)
+    weight = in_range(weight, type_of(input).dtype) if isinstance(weight, complex) else weight
+    found: Tensor = ops.lerp(input, end, weight)
+    return found
 
 
 @declared(in_place="values", out=True, lists=True)

@@ -5,6 +5,7 @@ Each takes Tensors, arrays or Python numbers, promotes as torch does and applies
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -39,7 +40,7 @@ from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 _LITERALS = (int, float)
-_COMPLEX = complex  # whose name is a function here
+_COMPLEX = builtins.complex  # ``complex`` is a function here
 _IN_ALL_FORMS = declared(in_place="values", out=True, lists=True)
 _WIDE = True  # on torch's list of what CUDA computes in float32 in mixed precision
 _OF_TENSORS = declared(in_place="values", out=True, numbers="none")

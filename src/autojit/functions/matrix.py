@@ -259,7 +259,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: f
     return ops.addr(input, vec1, vec2, beta, alpha)
 
 
-def _require_factor(name: str, factor: complex, dtype: DType) -> None:
+def _require_factor(name: str, factor: object, dtype: DType) -> None:
     """UsageError for a factor of a kind that numbers of a dtype are not multiplied by."""
     if isinstance(factor, complex) and not dtype.is_complex:
         raise UsageError(f"For non-complex input tensors, argument {name} must not be a complex number.")

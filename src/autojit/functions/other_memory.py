@@ -122,6 +122,11 @@ def set_(
         found = _elements_for(self, found)
     if not isinstance(found, Tensor):
         raise ArgumentKindError(f"set_(): argument 'source' must be Tensor or Storage, not {type(source).__name__}")
+    if type_of(found).dtype is not type_of(self).dtype:
+        raise UsageError(
+            f"set_: Could not set tensor of type {type_of(found).dtype} to a tensor of type {type_of(self).dtype}",
+            fix="x.data = y takes over the dtype, too",
+        )
     if size is not None:
         shape = sizes_of((size,))
         steps = row_major_steps(shape) if stride is None else stride

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -105,6 +106,10 @@ class AnyStorage:
         from_lowest = self._array[tuple(slice(None, None, -1 if step < 0 else 1) for step in self._array.strides)]
         size, itemsize = self.nbytes(), self._array.itemsize
         return as_strided(from_lowest, (size // itemsize,), (itemsize,)).view(np.uint8)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Of a copy of the tensors' memory, which copies of the tensors share."""
+        return type(self).of(copy.deepcopy(self._owner.detach(), memo))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AnyStorage) and self.data_ptr() == other.data_ptr()

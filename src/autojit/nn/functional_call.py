@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -131,7 +131,8 @@ def _check_names(module: Module, wanted: dict[str, Tensor], registered: dict[str
 
 @contextmanager
 def _replaced(module: Module, given: dict[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
-    for name, tensor in given.items():
+    said: Mapping[str, object] = given
+    for name, tensor in said.items():
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"functional_call: {name!r}: {tensor} is not an instance of torch.Tensor")
     registered = _registered(module) if tie_weights or strict else {}
@@ -144,8 +145,8 @@ def _replaced(module: Module, given: dict[str, Tensor], tie_weights: bool, stric
         if not (old is None or old is _ABSENT or isinstance(old, Tensor)):
             raise TypeError(f"functional_call: attribute `{name}`: {old} is not an instance of torch.Tensor")
     try:
-        for name, tensor in wanted.items():
-            slots[name].put(tensor)
+        for name, new in wanted.items():
+            slots[name].put(new)
         yield
     finally:
         for name, old in kept.items():

@@ -277,6 +277,8 @@ def index_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
 def scatter_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
     """``scatter`` that folds: "add", "mul", "max" or "min"."""
     axis = normalize_axis(axis, base.spec.ndim, "scatter")
+    if base.spec.ndim == 1:
+        index, src = (reshape(x, (1,)) if x.spec.ndim == 0 else x for x in (index, src))
     if any(surely_equal(n, 0) for n in index.spec.shape):
         return _unchanged(base, axis, index, src, combine)
     if base.spec.ndim == 0:
@@ -315,6 +317,7 @@ def index_copy(base: O, axis: int, index: O, src: O) -> O:
 
 def _update_slices(base: O, axis: int, index: O, src: O, combine: str) -> O:
     op = IndexUpdate(axis, combine)
+    index = reshape(index, (1,)) if index.spec.ndim == 0 else index
     op.result_type(base.spec, src.spec, index.spec)  # NumPy would broadcast a source that does not fit
     return bind(op, base, src, index)
 

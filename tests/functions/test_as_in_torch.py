@@ -1,0 +1,69 @@
+"""Small rules of PyTorch's that programs meet: layouts of results, addresses, positions that are one number."""
+
+from __future__ import annotations
+
+import copy
+from math import inf
+from typing import Any
+
+import pytest
+
+import autojit as aj
+
+
+@pytest.mark.parametrize("weight", [0.3, 0.5, 0.9])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_interpolation_keeps_the_order_of_axes_of_its_start_and_both_ends(weight: float, compiled: bool) -> None:
+    start = aj.arange(24.0).reshape(1, 2, 3, 4).to(memory_format=aj.channels_last)
+    end = start.contiguous() * 3 + 1
+
+    def between(a: aj.Tensor, b: aj.Tensor) -> aj.Tensor:
+        return aj.lerp(a, b, weight)
+
+    found = (aj.jit(between) if compiled else between)(start, end)
+    aj.testing.assert_close(found, start + weight * (end - start))
+    assert compiled or found.stride() == start.stride()
+    assert aj.lerp(start, end, 1.0).equal(end) and aj.lerp(start, end, 0.0).equal(start)
+
+
+def test_the_slope_at_a_sample_of_even_ones_does_not_ask_for_it() -> None:
+    (found,) = aj.gradient(aj.tensor([1.0, 2.0, inf, 4.0, 5.0, 7.0]))
+    assert found.tolist() == [1.0, inf, 1.0, -inf, 1.5, 2.0]
+
+
+ONE: dict[str, Any] = {
+    "index_copy": lambda x, i, src: x.index_copy(0, i, src),
+    "index_add": lambda x, i, src: x.index_add(0, i, src),
+    "index_reduce": lambda x, i, src: x.index_reduce(0, i, src, "amax"),
+    "scatter": lambda x, i, src: x.scatter(0, i, src),
+    "scatter_add": lambda x, i, src: x.scatter_add(0, i, src),
+}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_one_position_may_be_a_number(name: str) -> None:
+    x, i, src = aj.zeros(3), aj.tensor(1), aj.ones(1)
+    assert ONE[name](x, i, src).tolist() == [0.0, 1.0, 0.0]
+    assert ONE[name](x, i.reshape(1), src).tolist() == [0.0, 1.0, 0.0]
+
+
+def test_tensors_without_elements_have_no_address_and_sizes_join_tuples() -> None:
+    assert aj.empty(0).data_ptr() == aj.ones(3)[3:].data_ptr() == aj.ones(2, 0).data_ptr() == 0
+    assert type((1, *(2,)) + aj.Size((3,))) is aj.Size
+    assert f"{aj.empty((), device='meta')}" == repr(aj.empty((), device="meta"))
+    with pytest.raises(RuntimeError, match="Could not set tensor of type"):
+        aj.zeros(3).set_(aj.zeros(3, dtype=aj.int32))
+
+
+@pytest.mark.parametrize("dtype", [aj.float32, aj.complex64, aj.bfloat16])
+def test_copies_of_a_tensor_and_of_its_storages_share_memory(dtype: aj.dtype) -> None:
+    x = aj.ones(3, dtype=dtype)
+    kept = [x, x.storage(), x.untyped_storage(), x[1:]]
+    for order in (kept, kept[::-1]):
+        made = copy.deepcopy(order)
+        first = next(m for m in made if isinstance(m, aj.Tensor) and m.shape == (3,))
+        first.add_(1)
+        assert {m.untyped_storage().data_ptr() if isinstance(m, aj.Tensor) else m.data_ptr() for m in made} == {
+            first.data_ptr()
+        }
+    assert x.eq(1).all()
