@@ -12,6 +12,7 @@ FUNCTIONS = {
     "control_flow.associative": "associative_scan",
     "control_flow.conditions": "cond",
     "control_flow.loops": "scan while_loop",
+    "core.absent_dtypes": "chalf complex32 qint32 qint8 quint2x4 quint4x2 quint8",
     "func.batches": "vmap",
     "func.derivatives": "jvp",
     "functions.copies": """

@@ -108,6 +108,7 @@ def unused(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 export = unused
+interface = unused  # what a class of TorchScript's modules promises; Python asks nobody to say it
 
 
 def is_scripting() -> bool:

@@ -316,8 +316,32 @@ def _permuted(s: SparseTensor, axes: tuple[int, ...]) -> SparseTensor:
     return make(indices, values, shape, sparse_coo)
 
 
+def _concatenate(op: Any, operands: Sequence[Tensor]) -> Tensor:
+    """Places one after another along a sparse axis, values along one that is kept whole.
+
+    Raises:
+        UnsupportedError: a dense operand, another layout, or operands that keep other axes whole.
+    """
+    given = [t for t in operands if isinstance(t, SparseTensor) and t.layout is sparse_coo]
+    axes = {t.sparse_dim() for t in given}
+    if len(given) != len(operands) or len(axes) != 1 or op.axis >= min(axes):
+        raise UnsupportedError(
+            "cat: only COO tensors are joined, along a sparse axis, and those alike",
+            {"operands": ", ".join(f"{t.layout!r} {type_of(t)}" for t in operands), "axis": op.axis},
+            "convert to dense first: x.to_dense()",
+        )
+    found, begin = [], 0
+    for t in given:
+        step = t._index_part.new_zeros((type_of(t._index_part).shape[0], 1))
+        step[op.axis] = begin
+        found.append(t._index_part + step)
+        begin += type_of(t).shape[op.axis]
+    shape = op.result_type(*[type_of(t) for t in operands]).shape
+    return make(cat(found, 1), cat([t._values_part for t in given]), shape)
+
+
 _RULES: dict[str, Rule] = {
     "add": _add, "sub": _add, "mul": _mul, "guarded_mul": _mul, "masked_mul": _mul, "div": _div, "pow": _power,
     "sum": _sum, "matmul": _matmul, "permute": _permute, "neg": _linear, "cast": _linear, "conj": _linear,
-    "real": _linear, "imag": _linear,
+    "real": _linear, "imag": _linear, "concatenate": _concatenate,
 }  # fmt: skip
