@@ -266,7 +266,7 @@ def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
     left, right = narrow(slope, -1, 0, n - 2), narrow(slope, -1, 1, n - 2)
     if is_uneven:
         inner = (left * after + right * before) / (before + after)
-    else:  # the sample between takes no part: it may be infinite
+    else:
         inner = (narrow(line, -1, 2, n - 2) - narrow(line, -1, 0, n - 2)) / (before + after)
     first, last = narrow(slope, -1, 0, 1), narrow(slope, -1, n - 2, 1)
     if edge_order == 2:
