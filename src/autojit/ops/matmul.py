@@ -194,7 +194,7 @@ def inner_axes_differ(x: Operand | TensorType, w: Operand | TensorType) -> Shape
     if len(w_shape) > 1 and x_shape[-1] == w_shape[-1]:
         fix = "transpose the second operand: x @ w.mT"
     expected = f"x axis -1 ({x_shape[-1]}) == w axis {w_axis} ({w_shape[w_axis]})"
-    facts = {"x": x, "w": w, "expected": expected, "torch says": _words_of_torch(x_shape, w_shape)}
+    facts = {"x": x, "w": w, "expected": expected, "torch": _words_of_torch(x_shape, w_shape)}
     return ShapeError("matmul: inner axes differ", facts, fix)
 
 
