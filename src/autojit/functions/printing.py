@@ -73,7 +73,7 @@ class _Numbers:
         self.scientific = self.is_float and finite.size > 0 and self._is_wide(np.abs(finite))
         if PrintOptions.sci_mode is not None and self.is_float:
             self.scientific = PrintOptions.sci_mode
-        self.width = max((len(self._text(v)) for v in values.ravel()), default=0)
+        self.width = max((len(self._text(v)) for v in finite.ravel()), default=0)  # as torch: of no others
 
     def _is_wide(self, sizes: NDArray[Any]) -> bool:
         low, high = float(sizes.min()), float(sizes.max())
