@@ -87,6 +87,7 @@ def test_einsum_takes_lists_of_subscripts() -> None:
     assert aj.einsum(x, [0, 1], y, [1, 2]).equal(x @ y)
     batch = aj.arange(24.0).reshape(2, 3, 4)
     assert aj.einsum(batch, [..., 0, 1], [..., 1, 0]).equal(batch.mT)
+    assert aj.einsum(x, [30, 2]).equal(x.mT), "axes of the result are in the order of their numbers"
     leaf = x.clone().requires_grad_()
     aj.einsum(leaf, [0, 51], [51]).sum().backward()
     assert leaf.grad is not None and leaf.grad.eq(1).all()

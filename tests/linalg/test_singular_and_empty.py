@@ -20,6 +20,7 @@ def test_a_singular_matrix_has_an_infinite_condition_number(p: Any, compiled: bo
 
     of = aj.jit(condition) if compiled else condition
     assert of(SINGULAR).item() == inf
+    assert of(aj.diag(aj.tensor([1.0, 0.0]))).item() == inf, "its least sum is 0"
     both = of(aj.stack([SINGULAR, aj.eye(2)]))
     assert both[0] == inf and both[1].item() == pytest.approx(2.0 if p == "fro" else 1.0)
     assert aj.linalg.cond(aj.ones(0, 0), p).item() == 0.0

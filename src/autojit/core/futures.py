@@ -93,7 +93,7 @@ class Future(Generic[T]):
         return made
 
     def add_done_callback(self, callback: Callable[[Any], Any]) -> None:
-        """Call ``callback`` with this future when it is done, or now if it is; what it raises becomes a warning, so that
+        """Call ``callback`` with this future when it is done, or now if it is; what it raises becomes a warning, and
         the other callbacks are called.
         """
         with self._changed:

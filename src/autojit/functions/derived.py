@@ -176,6 +176,8 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 def chain_matmul(*matrices: Tensors) -> Tensor:
     """The product of matrices, from left to right."""
     given: Any = matrices[0] if len(matrices) == 1 and not isinstance(matrices[0], Tensor) else matrices
+    if not given or any(type_of(matrix).ndim != 2 for matrix in given):
+        raise UsageError("chain_matmul(): Expected one or more matrices", {"ranks": [type_of(x).ndim for x in given]})
     found: Tensor = given[0]
     for matrix in given[1:]:
         found = matmul(found, matrix)

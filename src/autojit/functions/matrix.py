@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from string import ascii_letters
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, NamedTuple
 
 from autojit import ops
@@ -196,6 +196,9 @@ def einsum(equation: str | Tensor, *operands: Tensor | Sequence[object]) -> Tens
     return found
 
 
+_LETTERS = ascii_uppercase + ascii_lowercase  # in the order in which a result has its axes if nothing is said of it
+
+
 def _with_equation(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """The equation and the operands of ``x, [0, 1], y, [1, 2], [0, 2]``."""
     pairs = list(zip(parts[::2], parts[1::2], strict=False))
@@ -209,12 +212,12 @@ def _with_equation(parts: tuple[Any, ...]) -> tuple[Any, ...]:
 def _letters(axes: Sequence[Any]) -> str:
     """Subscripts as letters; ``...`` stays."""
     for axis in axes:
-        if axis is not Ellipsis and not (isinstance(axis, int) and 0 <= axis < len(ascii_letters)):
+        if axis is not Ellipsis and not (isinstance(axis, int) and 0 <= axis < len(_LETTERS)):
             raise ArgumentError(
-                f"einsum(): not within the valid range [0, {len(ascii_letters)}): subscript {axis!r}",
+                f"einsum(): not within the valid range [0, {len(_LETTERS)}): subscript {axis!r}",
                 fix="number the axes from 0, and write ... for those that broadcast",
             )
-    return "".join("..." if axis is Ellipsis else ascii_letters[axis] for axis in axes)
+    return "".join("..." if axis is Ellipsis else _LETTERS[axis] for axis in axes)
 
 
 def _sums_of_one(equation: str) -> bool:

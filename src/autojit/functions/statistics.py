@@ -264,10 +264,8 @@ def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
         return movedim(cat([slope, slope], -1), -1, axis)
     before, after = narrow(h, 0, 0, n - 2), narrow(h, 0, 1, n - 2)
     left, right = narrow(slope, -1, 0, n - 2), narrow(slope, -1, 1, n - 2)
-    if is_uneven:
-        inner = (left * after + right * before) / (before + after)
-    else:
-        inner = (narrow(line, -1, 2, n - 2) - narrow(line, -1, 0, n - 2)) / (before + after)
+    between = narrow(line, -1, 2, n - 2) - narrow(line, -1, 0, n - 2)
+    inner = (left * after + right * before if is_uneven else between) / (before + after)
     first, last = narrow(slope, -1, 0, 1), narrow(slope, -1, n - 2, 1)
     if edge_order == 2:
         bend = (right - left) / (before + after)

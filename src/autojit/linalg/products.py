@@ -216,4 +216,4 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
         top, bottom = values[..., 0], values[..., -1]
         return bottom / top if p == -2 else top / bottom
     found = inv_ex(A)
-    return matrix_norm(A, p) * where(eq(found.info, 0), matrix_norm(found.inverse, p), inf)
+    return where(eq(found.info, 0), matrix_norm(A, p) * matrix_norm(found.inverse, p), inf)
