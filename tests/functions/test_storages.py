@@ -51,3 +51,13 @@ def test_what_a_storage_cannot_do_is_an_error() -> None:
         aj.TypedStorage(3, wrap_storage=x.untyped_storage(), dtype=aj.int8)
     with pytest.raises(TypeError, match="one sequence"):
         aj.UntypedStorage(1, 2)
+
+
+@pytest.mark.parametrize("kind", ["storage", "untyped_storage"])
+def test_storages_of_both_kinds_are_filled_copied_and_cloned(kind: str) -> None:
+    x, y = aj.arange(3.0), aj.ones(3)
+    mine, other = getattr(x, kind)(), getattr(y, kind)()
+    for again in (mine.clone(), copy.copy(mine)):
+        assert type(again) is type(mine) and again.tolist() == mine.tolist() and again.data_ptr() != mine.data_ptr()
+    assert mine.copy_(other) is mine and x.equal(y) and mine.cpu() is mine
+    assert mine.fill_(0) is mine and x.eq(0).all()

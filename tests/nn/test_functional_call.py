@@ -145,7 +145,7 @@ def test_tensors_that_do_not_fit_the_names_are_errors() -> None:
         functional_call(module, {"given": one, "tied": one}, one, strict=True)
     with pytest.raises(AttributeError, match="no attribute 'given'"):
         functional_call(module, {}, one)
-    with pytest.raises(TypeError, match="is not an instance of torch.Tensor"):
+    with pytest.raises(TypeError, match=r"is not an instance of torch\.Tensor"):
         functional_call(module, {"kept": 3}, one)  # type: ignore[dict-item]
-    with pytest.raises(TypeError, match="is not an instance of torch.Tensor"):
+    with pytest.raises(TypeError, match=r"is not an instance of torch\.Tensor"):
         functional_call(module, {"training": one}, one)

@@ -107,6 +107,30 @@ class AnyStorage:
         size, itemsize = self.nbytes(), self._array.itemsize
         return as_strided(from_lowest, (size // itemsize,), (itemsize,)).view(np.uint8)
 
+    def _elements(self) -> Tensor:
+        """The memory as a vector: of bytes, where no dtype is told."""
+        return self.elements(uint8)
+
+    def fill_(self, value: complex) -> Self:
+        """Set all elements."""
+        self._elements().fill_(value)
+        return self
+
+    def copy_(self, source: AnyStorage, non_blocking: bool = False) -> Self:
+        """Take the elements of another storage over, converted."""
+        self._elements().copy_(source._elements(), non_blocking)
+        return self
+
+    def clone(self) -> Self:
+        """The elements in memory of their own."""
+        return type(self).of(self._elements().clone())
+
+    __copy__ = clone
+
+    def cpu(self) -> Self:
+        """On the CPU: itself, or a copy."""
+        return self if self.device == CPU else type(self).of(self._elements().cpu())
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Of a copy of the tensors' memory, which copies of the tensors share."""
         return type(self).of(copy.deepcopy(self._owner.detach(), memo))
@@ -262,24 +286,6 @@ class TypedStorage(AnyStorage):
 
     def __setitem__(self, place: int | slice, value: complex) -> None:
         self._elements()[place] = value
-
-    def fill_(self, value: complex) -> Self:
-        """Set all elements."""
-        self._elements().fill_(value)
-        return self
-
-    def copy_(self, source: TypedStorage, non_blocking: bool = False) -> Self:
-        """Take the elements of another storage over, converted."""
-        self._elements().copy_(source._elements(), non_blocking)
-        return self
-
-    def clone(self) -> TypedStorage:
-        """The elements in memory of their own."""
-        return TypedStorage.of(self._elements().clone())
-
-    def cpu(self) -> TypedStorage:
-        """On the CPU: itself, or a copy."""
-        return self if self.device == CPU else TypedStorage.of(self._elements().cpu())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (TypedStorage, self._elements())

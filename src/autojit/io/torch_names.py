@@ -9,7 +9,7 @@ import collections
 import re
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -67,9 +67,9 @@ class LoadedStorage(TypedStorage):
         """The same memory for tensors on a device, which must be there."""
         return LoadedStorage(self.array, where_to(device))
 
-    def cpu(self) -> LoadedStorage:
+    def cpu(self) -> Self:
         """For tensors on the CPU."""
-        return LoadedStorage(self.array)
+        return type(self)(self.array)
 
     def cuda(self, device: DeviceLike = None) -> LoadedStorage:
         """For tensors on a CUDA device."""
