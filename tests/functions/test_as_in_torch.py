@@ -67,3 +67,14 @@ def test_copies_of_a_tensor_and_of_its_storages_share_memory(dtype: aj.dtype) ->
             first.data_ptr()
         }
     assert x.eq(1).all()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_numbers_and_tensors_are_looked_for_among_elements_and_nothing_else(compiled: bool) -> None:
+    def among(x: aj.Tensor, n: int) -> list[bool]:
+        return [n in x, 1.5 in x, aj.tensor(2.0) in x]
+
+    assert (aj.jit(among) if compiled else among)(aj.arange(3.0), 1) == [True, False, True]
+    for other in ("x", None, [1.0]):
+        with pytest.raises(RuntimeError, match="only supports Tensor or scalar"):
+            _ = other in aj.arange(3.0)  # type: ignore[operator]
