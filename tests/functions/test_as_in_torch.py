@@ -78,3 +78,11 @@ def test_numbers_and_tensors_are_looked_for_among_elements_and_nothing_else(comp
     for other in ("x", None, [1.0]):
         with pytest.raises(RuntimeError, match="only supports Tensor or scalar"):
             _ = other in aj.arange(3.0)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin", "amax", "sum", "cumsum", "sort", "mode"])
+@pytest.mark.parametrize("dim", [1, -2])
+def test_a_number_has_one_axis_and_no_other(name: str, dim: int) -> None:
+    assert getattr(aj.tensor(2.0), name)(0) is not None and getattr(aj.tensor(2.0), name)(-1) is not None
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        getattr(aj.tensor(2.0), name)(dim)

@@ -89,6 +89,16 @@ def test_a_number_that_is_none_takes_no_more_room_than_torch_gives_it() -> None:
     assert str(aj.tensor([0.5, float("nan")])) == "tensor([0.5000,    nan])"
 
 
+def test_a_line_has_as_many_numbers_as_torch_gives_it() -> None:
+    zeros, infinite = (
+        str(aj.zeros(30)),
+        str(aj.full((30,), float("inf"))),
+    )  # of none that is finite and not 0: one column
+    assert zeros.split("\n")[0] == "tensor([" + ", ".join(["0."] * 24) + ","
+    assert infinite.split("\n")[0] == "tensor([" + ", ".join(["inf"] * 24) + ","
+    assert str(aj.complex(aj.zeros(30), aj.zeros(30))).split("\n")[0].count("0.+0.j") == 14
+
+
 def test_copies_are_independent() -> None:
     x = aj.tensor([1.0, 2.0], requires_grad=True)
     for twin in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
