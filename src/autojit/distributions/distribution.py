@@ -193,8 +193,8 @@ class Distribution:
     def _extended_shape(self, sample_shape: Any = ()) -> Size:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
-    def _validate_sample(self, value: Tensor) -> None:
-        """ValueError for a value of a wrong type or shape, or outside the support."""
+    def _validate_sample(self, value: Tensor, support: Constraint | None = None) -> None:
+        """ValueError for a value of a wrong type or shape, or outside the support, which may be another one here."""
         if not self._validate_args:
             return
         if not isinstance(value, Tensor):
@@ -211,11 +211,11 @@ class Distribution:
                 raise ValueError(
                     f"Value is not broadcastable with batch_shape+event_shape: {tuple(value.shape)} vs {expected}."
                 )
-        self._require_support(value)
+        self._require_support(value, support)
 
-    def _require_support(self, value: Tensor) -> None:
+    def _require_support(self, value: Tensor, support: Constraint | None) -> None:
         try:
-            support = self.support
+            support = support or self.support
         except NotImplementedError:
             self._warn_of_absent("support", "`support`")
             return

@@ -148,7 +148,7 @@ class Chi2(Gamma):
         return f"Chi2(concentration: {self._shown('concentration')})"
 
 
-class InverseGamma(Gamma):
+class InverseGamma(Distribution):
     """Reciprocals of gamma numbers with the same parameters.
 
     Example:
@@ -157,7 +157,17 @@ class InverseGamma(Gamma):
         tensor(2.)
     """
 
-    support = constraints.positive  # type: ignore[assignment]
+    arg_constraints: ClassVar[Constraints] = Gamma.arg_constraints
+    support = constraints.positive
+    has_rsample = True
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        self.concentration, self.rate = broadcast_all(concentration, rate)
+        super().__init__(self.concentration.shape, validate_args=validate_args)
+
+    def of_reciprocals(self) -> Gamma:
+        """What the numbers are reciprocals of."""
+        return Gamma(self.concentration, self.rate, validate_args=False)
 
     @property
     def mean(self) -> Tensor:
@@ -173,7 +183,7 @@ class InverseGamma(Gamma):
         return where(a > 2, self.rate**2 / ((a - 1) ** 2 * (a - 2)), float("inf"))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return 1 / super().rsample(sample_shape)
+        return 1 / self.of_reciprocals().rsample(sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -181,8 +191,8 @@ class InverseGamma(Gamma):
         return xlogy(a, self.rate) - xlogy(a + 1, value) - self.rate / value - lgamma(a)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Not differentiable by the concentration."""
-        self._validate_sample(value)
+        """0 at 0; not differentiable by the concentration."""
+        self._validate_sample(value, constraints.nonnegative)
         return igammac(self.concentration, self.rate / value)
 
     def entropy(self) -> Tensor:
