@@ -18,7 +18,8 @@ MADE: dict[str, Any] = {
     "HalfNormal": d.HalfNormal(S), "HalfCauchy": d.HalfCauchy(S), "InverseGamma": d.InverseGamma(S + 3, S),
     "InverseGamma 2": d.InverseGamma(S + 2, S * 2), "Laplace": d.Laplace(P, S), "LogNormal": d.LogNormal(P, S / 4),
     "Normal": d.Normal(P, S), "Pareto": d.Pareto(S, S + 4), "Poisson": d.Poisson(S),
-    "StudentT": d.StudentT(S + 4, P, S), "Uniform": d.Uniform(P / 9, P), "Weibull": d.Weibull(S, S + 1), "Gamma 2": d.Gamma(S + 1, S * 2),
+    "StudentT": d.StudentT(S + 4, P, S), "Uniform": d.Uniform(P / 9, P),
+    "Weibull": d.Weibull(S, S + 1), "Gamma 2": d.Gamma(S + 1, S * 2),
     "Kumaraswamy": d.Kumaraswamy(S + 1, S + 2), "FisherSnedecor": d.FisherSnedecor(S + 5, S + 9),
 }  # fmt: skip
 COUNT = 20_000
