@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autojit.core.layout import strided
 from autojit.dispatch.dispatch import apply_single, value_of
 from autojit.dispatch.view_memo import remembered
 from autojit.history.op_node import rename_node
@@ -70,6 +71,8 @@ def several_views(
     input: Tensor, make: Callable[[], tuple[Tensor, ...]], part: tuple[int, bool], name: str
 ) -> tuple[Tensor, ...]:
     """The views that ``make`` gives, as outputs of one node; ``part`` is (axis, whether it is dropped)."""
+    if input.layout is not strided:  # no views: pieces of a sparse tensor have histories of their own
+        return make()
     recorded = state.grad_enabled and not made_in_inference(input)
     edge = None
     if recorded:
