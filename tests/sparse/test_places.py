@@ -78,3 +78,17 @@ def test_what_is_not_there_is_told() -> None:
     with pytest.raises(RuntimeError, match="captured step"):
         aj.jit(lambda i: aj.sparse_coo_tensor(i, aj.ones(2), (2, 2))[0].to_dense())(places)
     assert aj.jit(lambda x: x.sparse_mask(s)[0].to_dense())(DENSE).equal(DENSE[0]), "places from outside are known"
+
+
+@pytest.mark.parametrize("layout", [None, aj.sparse_csr, aj.sparse_csc])
+def test_diagonals_go_where_scipy_puts_them(layout: aj.layout | None) -> None:
+    rows = aj.arange(1.0, 13.0).reshape(3, 4).requires_grad_()
+    made = aj.sparse.spdiags(rows, aj.tensor([0, 1, -2]), (4, 3), layout)
+    wanted = [[1.0, 6.0, 0.0], [0.0, 2.0, 7.0], [9.0, 0.0, 3.0], [0.0, 10.0, 0.0]]
+    assert made.to_dense().tolist() == wanted and made.layout is (layout or aj.sparse_coo)
+    made.to_dense().sum().backward()
+    assert rows.grad is not None and rows.grad.sum() == 7
+    with pytest.raises(RuntimeError, match="duplicate"):
+        aj.sparse.spdiags(rows, aj.tensor([0, 0, 1]), (4, 4))
+    with pytest.raises(RuntimeError, match="number of offsets"):
+        aj.sparse.spdiags(rows, aj.tensor([0]), (4, 4))
