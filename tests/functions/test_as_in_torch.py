@@ -86,3 +86,34 @@ def test_a_number_has_one_axis_and_no_other(name: str, dim: int) -> None:
     assert getattr(aj.tensor(2.0), name)(0) is not None and getattr(aj.tensor(2.0), name)(-1) is not None
     with pytest.raises(IndexError, match="Dimension out of range"):
         getattr(aj.tensor(2.0), name)(dim)
+
+
+class Asked:
+    """Answers for a tensor that does not know it."""
+
+    def __radd__(self, other: Any) -> str:
+        return "added"
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_assigning_operators_change_the_tensor_and_leave_what_they_do_not_know_to_it(compiled: bool) -> None:
+    def change(x: aj.Tensor, n: int) -> tuple[aj.Tensor, aj.Tensor]:
+        same = x
+        same <<= 1
+        same += n
+        same >>= 1
+        return x, same
+
+    x = aj.tensor([1, 2, 3])
+    first, same = (aj.jit(change) if compiled else change)(x, 4)
+    assert x.tolist() == first.tolist() == same.tolist() == [3, 4, 5]
+    y: Any = aj.ones(2)
+    y += Asked()
+    assert y == "added"
+    z = aj.ones(2)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        z += object()  # type: ignore[operator]
+
+
+def test_complex_numbers_are_scaled_by_powers_of_two() -> None:
+    assert aj.ldexp(aj.tensor([1 + 2j]), aj.tensor([2])).tolist() == [4 + 8j]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.dtypes import dtype_of_numpy
+from autojit.core.sizes import is_symbolic
 from autojit.core.wrapping import named
 from autojit.dispatch.dispatch import apply_pair, number
 from autojit.dispatch.inplace import copy_into, in_place
@@ -65,6 +66,9 @@ def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
 
 def _assigning(method: str, function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
     def operator(self: Tensor, other: Operand) -> Tensor:
+        is_of_step = hasattr(type(other), "as_operand") or is_symbolic(other)
+        if not isinstance(other, _OPERANDS) and not is_of_step:
+            return _NOT_OURS
         return in_place(self, method, function, (other,), {})
 
     return named(operator, f"__{method}__")
@@ -126,7 +130,7 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "__mod__": f.remainder, "__pow__": f.pow, "__matmul__": matmul, "__and__": c.bitwise_and, "__or__": c.bitwise_or,
     "__xor__": c.bitwise_xor, "__lshift__": c.bitwise_left_shift, "__rshift__": c.bitwise_right_shift,
 }  # fmt: skip
-_NOT_IN_PLACE = ("__matmul__", "__lshift__", "__rshift__")
+_NOT_IN_PLACE = ("__matmul__",)
 METHODS: dict[str, Any] = {
     **{name: _plain(function) for name, function in _FUNCTIONS.items()},
     **{f"__r{name[2:]}": _reflected(function) for name, function in _FUNCTIONS.items()},

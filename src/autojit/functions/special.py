@@ -15,7 +15,8 @@ from autojit.dispatch.kernels import in_one_pass
 from autojit.dispatch.promotion import Operand, cast, floating, floating_together, together
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices, in_lower_precision
 from autojit.functions.comparison import eq, where
-from autojit.functions.elementwise import div
+from autojit.functions.elementwise import div, mul
+from autojit.functions.elementwise import pow as power
 from autojit.functions.matrix_forms import one_triangle
 from autojit.functions.own_memory import own_memory
 from autojit.functions.refused_dtypes import refuses
@@ -55,6 +56,8 @@ def sinc(input: Tensor) -> Tensor:
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """``input * 2 ** other``, also where ``2 ** other`` alone is beyond the dtype's range."""
     x, exponent = floating_together(input, other, "ldexp")
+    if type_of(x).dtype.is_complex:
+        return mul(x, power(2.0, exponent))
     return in_one_pass("ldexp", (), x, exponent, node="LdexpBackward0")
 
 
