@@ -184,6 +184,9 @@ def test_degrees_may_be_a_tensor_and_negative_ones_give_zero() -> None:
     x = aj.tensor([0.5, 0.5, 0.5], dtype=aj.float64)
     np.testing.assert_allclose(S.legendre_polynomial_p(x, aj.tensor([-1, 0, 2])).numpy(), [0.0, 1.0, -0.125])
     np.testing.assert_allclose(S.legendre_polynomial_p(x, -1).numpy(), 0.0)
+    no_degrees = aj.tensor([np.inf, np.nan, 1e30])
+    np.testing.assert_array_equal(S.legendre_polynomial_p(x, no_degrees).numpy(), 0.0)
+    np.testing.assert_array_equal(S.legendre_polynomial_p(x, np.nan).numpy(), 0.0)
 
 
 def test_out_receives_the_result_and_integers_become_floats() -> None:
