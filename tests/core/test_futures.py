@@ -53,3 +53,18 @@ def test_forked_calls_and_collectives_give_futures_of_the_same_kind() -> None:
     assert wait_all([future.then(lambda f: f.value()) for future in futures]) == [2, [3]]
     with pytest.raises(RuntimeError):
         futures[1].set_result(4)
+
+
+def test_a_callback_that_raises_keeps_no_other_from_being_called() -> None:
+    given, called = Future[int](), []
+
+    def fail(future: Future[int]) -> None:
+        raise ValueError("expected")
+
+    given.add_done_callback(fail)
+    given.add_done_callback(lambda future: called.append(future.value()))
+    with pytest.warns(UserWarning, match="error when running the callback: ValueError: expected"):
+        given.set_result(3)
+    with pytest.warns(UserWarning, match="expected"):
+        given.add_done_callback(fail)
+    assert called == [3] and given.wait() == 3

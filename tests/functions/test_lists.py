@@ -18,7 +18,7 @@ def test_results_and_gradients_are_those_of_the_single_calls() -> None:
 
 def test_changes_in_place_take_numbers_lists_and_options() -> None:
     tensors = [aj.zeros(2), aj.ones(2)]
-    assert aj._foreach_add_(tensors, [aj.ones(2), aj.ones(2)], alpha=2) is None
+    assert aj._foreach_add_(tensors, [aj.ones(2), aj.ones(2)], alpha=2) is tensors
     aj._foreach_addcdiv_(tensors, [aj.ones(2), aj.ones(2)], [aj.ones(2), aj.ones(2)], value=0.5)
     aj._foreach_mul_(tensors, 2)
     assert [t.tolist() for t in tensors] == [[5.0, 5.0], [7.0, 7.0]]
@@ -41,3 +41,16 @@ def test_extremes_of_lists_and_numbers() -> None:
     assert all(t.grad_fn._saved_scalars == (2.0, 1.0) for t in found)
     assert [t.tolist() for t in aj._foreach_minimum(tensors, 2.0)] == [[1.0, 2.0], [0.0, 2.0]]
     assert [t.tolist() for t in aj._foreach_maximum(tensors, tensors[::-1])] == [[1.0, 5.0], [1.0, 5.0]]
+
+
+def test_factors_come_third_or_by_name_and_a_power_may_have_one_base() -> None:
+    tensors, others = [aj.zeros(2), aj.ones(2)], [aj.ones(2), aj.full((2,), 2.0)]
+    wanted = [[1.0, 1.0], [9.0, 9.0]]
+    for factors in ([1.0, 2.0], aj.tensor([1.0, 2.0])):
+        found = aj._foreach_addcmul(tensors, others, others, factors)
+        assert isinstance(found, tuple) and [t.tolist() for t in found] == wanted
+    assert aj._foreach_addcdiv_(tensors, others, others, 3.0) is tensors and tensors[0].tolist() == [3.0, 3.0]
+    for base in (2.0, aj.tensor(2.0)):
+        assert [t.tolist() for t in aj._foreach_pow(base, others)] == [[2.0, 2.0], [4.0, 4.0]]
+    with pytest.raises(RuntimeError, match="same number of elements as scalar list"):
+        aj._foreach_mul(others, [1.0])

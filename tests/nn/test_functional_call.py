@@ -104,3 +104,48 @@ def test_errors() -> None:
         stack_module_state([layer, network()])
     with pytest.raises(RuntimeError, match="same training/eval mode"):
         stack_module_state([layer, aj.nn.Linear(2, 2).eval()])
+
+
+class Knotted(aj.nn.Module):
+    """Has a tensor that is no parameter, one that is only given, and a module that has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = aj.nn.Linear(1, 1)
+        self.kept = aj.ones(1)
+        self.tied = self.inner.bias
+
+    def forward(self, x: aj.Tensor) -> aj.Tensor:
+        return self.inner(x) * self.kept + self.given + self.tied
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_tensors_that_are_no_parameters_are_given_too(compiled: bool) -> None:
+    module, one = Knotted(), aj.ones(1)
+
+    def call(tensors: dict[str, aj.Tensor]) -> aj.Tensor:
+        found: aj.Tensor = functional_call(module, tensors, one)
+        return found
+
+    tensors = {"inner.weight": aj.ones(1, 1), "kept": one * 3, "given": one * 5, "tied": one * 7}
+    assert (aj.jit(call) if compiled else call)(tensors).item() == (1 + 7) * 3 + 5 + 7
+    assert not hasattr(module, "given") and module.kept.item() == 1 and module.tied is module.inner.bias
+    module.inner.m = module  # a module may have itself: names that are given say the way
+    around = {"inner.m.kept": one * 2, "inner.m.inner.weight": aj.zeros(1, 1), "given": one}
+    found = functional_call(module, around, one, tie_weights=False)
+    assert found.item() == pytest.approx((module.inner.bias * 3 + 1).item())
+
+
+def test_tensors_that_do_not_fit_the_names_are_errors() -> None:
+    module, one = Knotted(), aj.ones(1)
+    tied = {"given": one, "tied": one, "inner.bias": one * 2}
+    with pytest.raises(ValueError, match=r"multiple values for keys \['inner.bias', 'tied'\]"):
+        functional_call(module, tied, one)
+    with pytest.raises(RuntimeError, match=r"Unexpected key\(s\): 'given'.\n\tMissing key\(s\): 'inner.weight'."):
+        functional_call(module, {"given": one, "tied": one}, one, strict=True)
+    with pytest.raises(AttributeError, match="no attribute 'given'"):
+        functional_call(module, {}, one)
+    with pytest.raises(TypeError, match=r"is not an instance of torch\.Tensor"):
+        functional_call(module, {"kept": 3}, one)  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match=r"is not an instance of torch\.Tensor"):
+        functional_call(module, {"training": one}, one)

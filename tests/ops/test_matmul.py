@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import autojit as aj
 from autojit.ops import (
     addbmm,
     addmm,
@@ -138,3 +139,23 @@ def test_matrices_by_the_short_way_have_the_bits_of_matmul(dtype: str) -> None:
             found = MATMUL.eager(x, w)
             assert found.flags.c_contiguous
             assert found.tobytes() == np.matmul(x, w).tobytes(), (m, k, n, left, right)
+
+
+SAID = [
+    ((4, 5), (1, 1), "mat1 and mat2 shapes cannot be multiplied (4x5 and 1x1)"),
+    ((4, 5), (3,), "size mismatch, got input (4), mat (4x5), vec (3)"),
+    ((3,), (4,), "inconsistent tensor size, expected tensor [3] and src [4] to have the same number of elements"),
+    ((2, 4, 5), (3, 3), "mat1 and mat2 shapes cannot be multiplied (8x5 and 3x3)"),
+    (
+        (2, 2, 3, 4),
+        (2, 2, 5, 6),
+        "Expected size for first two dimensions of batch2 tensor to be: [4, 4] but got: [4, 5].",
+    ),
+]
+
+
+@pytest.mark.parametrize(("x", "w", "said"), SAID)
+def test_shapes_that_do_not_fit_are_told_in_torchs_words_too(x: tuple[int, ...], w: tuple[int, ...], said: str) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        aj.matmul(aj.ones(x), aj.ones(w))
+    assert said in str(caught.value)

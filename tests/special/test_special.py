@@ -184,12 +184,42 @@ def test_degrees_may_be_a_tensor_and_negative_ones_give_zero() -> None:
     x = aj.tensor([0.5, 0.5, 0.5], dtype=aj.float64)
     np.testing.assert_allclose(S.legendre_polynomial_p(x, aj.tensor([-1, 0, 2])).numpy(), [0.0, 1.0, -0.125])
     np.testing.assert_allclose(S.legendre_polynomial_p(x, -1).numpy(), 0.0)
+    no_degrees = aj.tensor([np.inf, np.nan, 1e30])
+    np.testing.assert_array_equal(S.legendre_polynomial_p(x, no_degrees).numpy(), 0.0)
+    np.testing.assert_array_equal(S.legendre_polynomial_p(x, np.nan).numpy(), 0.0)
 
 
 def test_out_receives_the_result_and_integers_become_floats() -> None:
     place = aj.empty(2)
     assert S.i0(aj.zeros(2), out=place) is place
     assert S.erfcx(aj.tensor([1, 2])).dtype is aj.float32
+
+
+@pytest.mark.parametrize(
+    ("a", "deviations", "lower", "upper"),
+    [
+        (1e5, 0.0, 0.5004205221045142, 0.49957947789548585),
+        (1e6, -1.0, 0.1586552135731875, 0.8413447864268125),
+        (1e8, 0.0, 0.5000132980758291, 0.4999867019241709),
+        (1e8, 3.0, 0.9986489198983962, 0.0013510801016036965),
+        (1e30, 0.0, 0.5, 0.5),
+    ],
+)
+def test_incomplete_gamma_functions_of_large_numbers(a: float, deviations: float, lower: float, upper: float) -> None:
+    place = aj.tensor(a, dtype=aj.float64)
+    x = place + deviations * place.sqrt()
+    np.testing.assert_allclose(S.gammainc(place, x).item(), lower, rtol=1e-9)
+    np.testing.assert_allclose(S.gammaincc(place, x).item(), upper, rtol=1e-9)
+
+
+def test_incomplete_gamma_functions_meet_where_their_formulas_change_and_stay_between_0_and_1() -> None:
+    below, above = (aj.tensor(v, dtype=aj.float64) for v in (9999.999999, 10000.0))
+    x = 10000.0 + aj.linspace(-400.0, 400.0, 41, dtype=aj.float64)
+    np.testing.assert_allclose(S.gammainc(below, x).numpy(), S.gammainc(above, x).numpy(), rtol=1e-6, atol=1e-12)
+    tiny = aj.tensor([1e-30], dtype=aj.float64)
+    assert S.gammaincc(tiny, tiny).item() >= 0.0
+    ends = S.gammainc(aj.tensor(1e8, dtype=aj.float64), aj.tensor([1e-300, 1.0, 1e20, 1e300], dtype=aj.float64))
+    assert ends.tolist() == [0.0, 0.0, 1.0, 1.0]
 
 
 def test_a_derivative_that_is_missing_for_one_operand_is_an_error_of_the_backward_pass() -> None:

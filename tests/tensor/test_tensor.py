@@ -67,6 +67,10 @@ PRINTED = {
     "tensor(3., requires_grad=True)": lambda: aj.tensor(3.0, requires_grad=True),
     "tensor([2.], grad_fn=<MulBackward0>)": lambda: aj.tensor([1.0], requires_grad=True) * 2,
     "tensor([[1, 2],\n        [3, 4]])": lambda: aj.tensor([[1, 2], [3, 4]]),
+    "tensor([1., inf])": lambda: aj.tensor([1.0, float("inf")]),
+    "tensor([ 1., -inf, 10.])": lambda: aj.tensor([1.0, -float("inf"), 10.0]),
+    "tensor([-inf, inf])": lambda: aj.tensor([-float("inf"), float("inf")]),
+    "tensor([1.+1.j, inf+1.j])": lambda: aj.complex(aj.tensor([1.0, float("inf")]), aj.ones(2)),
     "tensor([    nan, 1.0000])": lambda: aj.tensor([float("nan"), 1.0]) + aj.tensor([0.0, 1e-9]),
     "tensor([1.0000e+00, 1.0000e+10])": lambda: aj.tensor([1.0, 1e10]),
     "tensor([], size=(2, 0))": lambda: aj.zeros(2, 0),
@@ -78,6 +82,21 @@ PRINTED = {
 def test_tensors_print_as_in_torch(text: str) -> None:
     with aj.device("cpu"):
         assert repr(PRINTED[text]()) == text
+
+
+def test_a_number_that_is_none_takes_no_more_room_than_torch_gives_it() -> None:
+    assert str(aj.tensor([1.0, float("nan")])) == "tensor([1., nan])"
+    assert str(aj.tensor([0.5, float("nan")])) == "tensor([0.5000,    nan])"
+
+
+def test_a_line_has_as_many_numbers_as_torch_gives_it() -> None:
+    zeros, infinite = (
+        str(aj.zeros(30)),
+        str(aj.full((30,), float("inf"))),
+    )  # of none that is finite and not 0: one column
+    assert zeros.split("\n")[0] == "tensor([" + ", ".join(["0."] * 24) + ","
+    assert infinite.split("\n")[0] == "tensor([" + ", ".join(["inf"] * 24) + ","
+    assert str(aj.complex(aj.zeros(30), aj.zeros(30))).split("\n")[0].count("0.+0.j") == 14
 
 
 def test_copies_are_independent() -> None:

@@ -7,7 +7,8 @@ from autojit.core.product_precision import may_round_operands, set_product_preci
 
 __all__ = [
     "enable_cudnn_sdp", "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp", "flash_sdp_enabled",
-    "is_built", "math_sdp_enabled", "matmul", "mem_efficient_sdp_enabled",
+    "is_built", "math_sdp_enabled", "matmul", "mem_efficient_sdp_enabled", "preferred_blas_library",
+    "preferred_linalg_library",
 ]  # fmt: skip
 
 
@@ -64,3 +65,11 @@ mem_efficient_sdp_enabled = flash_sdp_enabled
 def math_sdp_enabled() -> bool:
     """True: attention is computed as it is written."""
     return True
+
+
+def preferred_linalg_library(backend: str | None = None) -> str:
+    """``"default"``: no library is chosen among, since none is used; naming another is taken, and changes nothing."""
+    return "default"
+
+
+preferred_blas_library = preferred_linalg_library

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 REASONS = {
     "ao": "there are no quantised tensors",
-    "chalf": "the narrowest complex numbers are complex64",
-    "complex32": "the narrowest complex numbers are complex64",
     "_inductor": "steps are compiled by autojit's own code generator",
     "jit.load": "TorchScript is not there: load weights by aj.load",
     "jit.save": "TorchScript is not there: save state_dict(), or export a step by step.export()",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from autojit.core.locks import new_condition, new_lock
+from autojit.core.user_warnings import warn
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
@@ -92,12 +93,14 @@ class Future(Generic[T]):
         return made
 
     def add_done_callback(self, callback: Callable[[Any], Any]) -> None:
-        """Call ``callback`` with this future when it is done, or now if it is; what it raises is left to the caller."""
+        """Call ``callback`` with this future when it is done, or now if it is; what it raises becomes a warning, and
+        the other callbacks are called.
+        """
         with self._changed:
             if not self._is_done:
                 self._callbacks.append(callback)
                 return
-        callback(self)
+        self._call(callback)
 
     def _set(self, result: Any, error: BaseException | None) -> None:
         with self._changed:
@@ -107,7 +110,13 @@ class Future(Generic[T]):
             waiting, self._callbacks = self._callbacks, []
             self._changed.notify_all()
         for callback in waiting:
+            self._call(callback)
+
+    def _call(self, callback: Callable[[Any], Any]) -> None:
+        try:
             callback(self)
+        except Exception as error:
+            warn(f"Future: got the following error when running the callback: {type(error).__name__}: {error}")
 
     def _fill(self, call: Callable[[], Any]) -> None:
         """Set what a call returns or raises."""

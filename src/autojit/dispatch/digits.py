@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.dtypes import DType
-from autojit.core.errors import UsageError
+from autojit.core.number_ranges import in_range
 from autojit.ir.op import Op
 from autojit.tensor.state import quietly
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["digits", "exact", "in_range", "is_of_step", "plain", "with_digits"]
 
 
 def is_of_step(value: object) -> bool:
@@ -39,21 +37,6 @@ def with_digits(op: Op) -> Op:
     given = [getattr(op, name) for name in op.__match_args__]
     found = list(map(digits, given))
     return op if all(map(operator.is_, found, given)) else type(op)(*found)
-
-
-def in_range(value: Any, dtype: DType) -> Any:
-    """A whole number as the dtype holds it; negative ones wrap around in unsigned dtypes, as in C."""
-    if dtype.kind not in ("int", "uint") or isinstance(value, float | complex | np.floating):
-        return value
-    span = 1 << dtype.size_bytes * 8
-    low, high = (1 - span, span) if dtype.kind == "uint" else (-span // 2, span // 2)
-    if not low <= int(value) < high:
-        raise UsageError(
-            f"value cannot be converted to type {dtype.name} without overflow",
-            {"value": value},
-            "use a wider dtype",
-        )
-    return int(value) % span if dtype.kind == "uint" else int(value)
 
 
 def exact(value: object, dtype: DType) -> NDArray[Any]:

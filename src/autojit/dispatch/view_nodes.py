@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autojit.core.layout import strided
 from autojit.dispatch.dispatch import apply_single, value_of
 from autojit.dispatch.view_memo import keep_several, recall_several, remembered
 from autojit.history.op_node import OpNode, rename_node
@@ -85,9 +86,13 @@ def several_views(
     """
     given = tuple(what) if isinstance(what, list | tuple) else (what,)
     if not _CONSTANTS.issuperset(map(type, given)):  # not a truth value, which is equal to an int
+        if input.layout is not strided:  # no views: pieces of a sparse tensor have histories of their own
+            return make()
         return _several_views(input, make, part, name)
     key, known = recall_several((name, part[0], given), input)
     if known is None:
+        if input.layout is not strided:
+            return make()
         known = _several_views(input, make, part, name)
         keep_several(key, input, known)
     return known

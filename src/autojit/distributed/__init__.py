@@ -42,6 +42,8 @@ _provide(
         "checkpoint": "autojit.io.checkpoint",
         "checkpoint.hf_storage": "divided_names",
         "device_mesh": "mesh",
+        "nn": "differentiable",
+        "nn.functional": "differentiable",
         "fsdp": "autojit.nn.fully_sharded divided_names",
         "fsdp.fully_sharded_data_parallel": "divided_names",
         "fsdp.wrap": "divided_names",

@@ -6,15 +6,16 @@ A constraint's ``event_dim`` is how many last axes make up one element of its se
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from autojit.core.errors import UnsupportedError, UsageError
-from autojit.functions.comparison import isfinite
+from autojit.functions.comparison import isfinite, where
 from autojit.functions.elementwise import abs as absolute
+from autojit.functions.factories import eye
 from autojit.functions.namespace import finfo
 from autojit.functions.shape import cat as join
 from autojit.functions.shape import stack as pile
-from autojit.linalg import eigvalsh
+from autojit.linalg import cholesky_ex, eigvalsh
 from autojit.tensor.tensor import Tensor
 
 __all__ = [
@@ -42,12 +43,28 @@ class Constraint:
         return type(self).__name__.lstrip("_") + "()"
 
 
-class Dependent(Constraint):
-    """A set that other parameters decide; nothing can be checked before they are known."""
+class _Untold:
+    """An attribute of a constraint that only some of its objects have."""
 
-    def __init__(self, *, is_discrete: bool = False, event_dim: int = 0) -> None:
-        self.is_discrete = is_discrete
-        self.event_dim = event_dim
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise NotImplementedError(f".{self._name} cannot be determined statically")
+
+
+class Dependent(Constraint):
+    """A set that other parameters decide; nothing can be checked before they are known.
+
+    Asking for what is not told of all of these sets, ``is_discrete`` or ``event_dim``, is a NotImplementedError.
+    """
+
+    is_discrete: Any = _Untold()
+    event_dim: Any = _Untold()
+
+    def __init__(self, *, is_discrete: bool | None = None, event_dim: int | None = None) -> None:
+        told = {"is_discrete": is_discrete, "event_dim": event_dim}
+        vars(self).update({name: value for name, value in told.items() if value is not None})
 
     def check(self, value: Tensor) -> Tensor:
         """Always ValueError: the set is not known yet."""
@@ -58,13 +75,13 @@ class DependentProperty(property, Dependent):
     """A property whose value is a constraint, and which stands for a dependent constraint on the class itself."""
 
     def __init__(
-        self, fn: Callable[[Any], Any] | None = None, *, is_discrete: bool = False, event_dim: int = 0
+        self, fn: Callable[[Any], Any] | None = None, *, is_discrete: bool | None = None, event_dim: int | None = None
     ) -> None:
         property.__init__(self, fn)
         Dependent.__init__(self, is_discrete=is_discrete, event_dim=event_dim)
 
     def __call__(self, fn: Callable[[Any], Any]) -> DependentProperty:
-        return DependentProperty(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
+        return DependentProperty(fn, **vars(self))
 
 
 class Real(Constraint):
@@ -252,7 +269,7 @@ class Symmetric(Square):
     def _holds_too(self, value: Tensor, question: Callable[[Tensor], Tensor]) -> Tensor:
         """Where a matrix is symmetric and something holds of all its eigenvalues."""
         found = Symmetric.check(self, value)
-        return found & question(eigvalsh(value)).all(-1) if value.shape[-2] == value.shape[-1] else found
+        return found & question(eigvalsh(_where(found, value))).all(-1) if _is_square(value) else found
 
 
 class PositiveSemidefinite(Symmetric):
@@ -267,8 +284,18 @@ class PositiveDefinite(Symmetric):
     """Symmetric matrices whose eigenvalues are all positive."""
 
     def check(self, value: Tensor) -> Tensor:
-        """True where a matrix is symmetric and its eigenvalues are positive."""
-        return self._holds_too(value, lambda eigenvalues: eigenvalues > 0)
+        """True where a matrix is symmetric and has a Cholesky factor."""
+        found = Symmetric.check(self, value)
+        return found & cholesky_ex(_where(found, value)).info.eq(0) if _is_square(value) else found
+
+
+def _is_square(matrix: Tensor) -> bool:
+    return matrix.shape[-2] == matrix.shape[-1]
+
+
+def _where(is_valid: Tensor, matrix: Tensor) -> Tensor:
+    """The matrices that are valid, and unit matrices in place of others, which may hold NaN."""
+    return where(is_valid[..., None, None], matrix, eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device))
 
 
 class Independent(Constraint):

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from autojit.autograd import grad
 from autojit.core.errors import ArgumentError, UnsupportedError
+from autojit.core.user_warnings import warn
 from autojit.dispatch.requirements import require
 from autojit.distributions import constraints
 from autojit.distributions.constraints import Constraint
-from autojit.distributions.parameters import is_known
+from autojit.distributions.parameters import derived, is_known
 from autojit.functions.elementwise import exp
 from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
@@ -65,8 +66,11 @@ class Distribution:
         Distribution._validate_args = value
 
     def _check_parameters(self) -> None:
+        if self.arg_constraints is Distribution.arg_constraints:
+            self._warn_of_absent("arg_constraints", "`arg_constraints = {}`")
         for name, constraint in self.arg_constraints.items():
-            value = self.__dict__.get(name)
+            is_computed = name not in self.__dict__ and isinstance(getattr(type(self), name, None), derived)
+            value = None if is_computed else getattr(self, name, None)
             if constraints.is_dependent(constraint) or not isinstance(value, Tensor):
                 continue
             if not is_known(value):
@@ -189,8 +193,8 @@ class Distribution:
     def _extended_shape(self, sample_shape: Any = ()) -> Size:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
-    def _validate_sample(self, value: Tensor) -> None:
-        """ValueError for a value of a wrong type or shape, or outside the support."""
+    def _validate_sample(self, value: Tensor, support: Constraint | None = None) -> None:
+        """ValueError for a value of a wrong type or shape, or outside the support, which may be another one here."""
         if not self._validate_args:
             return
         if not isinstance(value, Tensor):
@@ -207,10 +211,14 @@ class Distribution:
                 raise ValueError(
                     f"Value is not broadcastable with batch_shape+event_shape: {tuple(value.shape)} vs {expected}."
                 )
-        self._require_support(value)
+        self._require_support(value, support)
 
-    def _require_support(self, value: Tensor) -> None:
-        support = self.support
+    def _require_support(self, value: Tensor, support: Constraint | None) -> None:
+        try:
+            support = support or self.support
+        except NotImplementedError:
+            self._warn_of_absent("support", "`support`")
+            return
         if support is None:
             return
         holds = support.check(value)
@@ -224,6 +232,12 @@ class Distribution:
         else:
             return
         require(value, lambda _: holds, said, _said(support), named="value", kind="argument")
+
+    def _warn_of_absent(self, what: str, fix: str) -> None:
+        warn(
+            f"{type(self)} does not define `{what}`, so that nothing is validated. Please set {fix} or initialize the "
+            "distribution with `validate_args=False` to turn off validation."
+        )
 
     def _missing(self, what: str) -> UnsupportedError:
         return UnsupportedError(f"{type(self).__name__} has no {what}")

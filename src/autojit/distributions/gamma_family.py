@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 
 from autojit.distributions import constraints
 from autojit.distributions.distribution import Constraints, Distribution, ExponentialFamily, _Located
-from autojit.distributions.gamma_sampling import standard_gamma
+from autojit.distributions.gamma_sampling import log_of_standard_gamma, standard_gamma
 from autojit.distributions.parameters import broadcast_all
 from autojit.functions.comparison import clamp, where
 from autojit.functions.elementwise import exp, log, log1p, sqrt, xlogy
-from autojit.functions.factories import arange
+from autojit.functions.factories import arange, as_tensor
 from autojit.functions.namespace import finfo
 from autojit.functions.random import rand, randn
+from autojit.functions.reduction import softmax
 from autojit.functions.shape import stack
 from autojit.functions.special import digamma, igamma, igammac, lgamma
 from autojit.tensor.tensor import Tensor
@@ -108,6 +109,7 @@ class Gamma(ExponentialFamily):
         return clamp(drawn, min=finfo(drawn.dtype).tiny)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        value = as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
         self._validate_sample(value)
         a = self.concentration
         return xlogy(a, self.rate) + xlogy(a - 1, value) - self.rate * value - lgamma(a)
@@ -146,7 +148,7 @@ class Chi2(Gamma):
         return f"Chi2(concentration: {self._shown('concentration')})"
 
 
-class InverseGamma(Gamma):
+class InverseGamma(Distribution):
     """Reciprocals of gamma numbers with the same parameters.
 
     Example:
@@ -155,7 +157,17 @@ class InverseGamma(Gamma):
         tensor(2.)
     """
 
-    support = constraints.positive  # type: ignore[assignment]
+    arg_constraints: ClassVar[Constraints] = Gamma.arg_constraints
+    support = constraints.positive
+    has_rsample = True
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        self.concentration, self.rate = broadcast_all(concentration, rate)
+        super().__init__(self.concentration.shape, validate_args=validate_args)
+
+    def of_reciprocals(self) -> Gamma:
+        """What the numbers are reciprocals of."""
+        return Gamma(self.concentration, self.rate, validate_args=False)
 
     @property
     def mean(self) -> Tensor:
@@ -171,7 +183,7 @@ class InverseGamma(Gamma):
         return where(a > 2, self.rate**2 / ((a - 1) ** 2 * (a - 2)), float("inf"))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return 1 / super().rsample(sample_shape)
+        return 1 / self.of_reciprocals().rsample(sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -179,8 +191,8 @@ class InverseGamma(Gamma):
         return xlogy(a, self.rate) - xlogy(a + 1, value) - self.rate / value - lgamma(a)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Not differentiable by the concentration."""
-        self._validate_sample(value)
+        """0 at 0; not differentiable by the concentration."""
+        self._validate_sample(value, constraints.nonnegative)
         return igammac(self.concentration, self.rate / value)
 
     def entropy(self) -> Tensor:
@@ -226,8 +238,10 @@ class Dirichlet(ExponentialFamily):
         return self.concentration * (total - self.concentration) / (total**2 * (total + 1))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        drawn = standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
-        return drawn / drawn.sum(-1, keepdim=True)
+        logs = log_of_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
+        limits = finfo(self.concentration.dtype)
+        shares = softmax(logs, -1).to(self.concentration.dtype)
+        return clamp(shares, limits.tiny, 1 - limits.eps / 2)  # of small concentrations most are beyond: 0 and 1
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

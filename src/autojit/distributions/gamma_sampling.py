@@ -68,40 +68,62 @@ def log_of_drawn(concentration: Tensor) -> Tensor:
     return where(a < 1, chosen + boost, chosen)
 
 
-def derivative_by_concentration(concentration: Tensor, drawn: Tensor) -> Tensor:
-    """How a standard gamma number moves with the concentration when its quantile stays. Shapes: equal, dtype kept."""
+def slope_of_log(concentration: Tensor, log_drawn: Tensor) -> Tensor:
+    """How the logarithm of a standard gamma number moves with the concentration when its quantile stays, float64."""
     a = concentration.to(float64).unsqueeze(-1)
-    z = clamp(drawn.to(float64), min=finfo(float64).tiny).unsqueeze(-1)
+    log_z = log_drawn.to(float64).unsqueeze(-1)
+    z = exp(log_z)
     with grad_mode(False):
         is_left = z < a
         scale = where(is_left, -1.0, 1.0) / (absolute(a - z) + sqrt(z))
         u = scale.detach() * tensor(_RULE[0], dtype=float64, device=a.device)
         weights = scale.detach() * tensor(_RULE[1], dtype=float64, device=a.device)
-    integrand = (log(z) + u - digamma(a)) * exp(a * u - z * expm1(u))
-    return (z.squeeze(-1) * (integrand * weights).sum(-1)).to(drawn.dtype)
+    integrand = (log_z + u - digamma(a)) * exp(a * u - z * expm1(u))
+    return (integrand * weights).sum(-1)
+
+
+def derivative_by_concentration(concentration: Tensor, drawn: Tensor) -> Tensor:
+    """How a standard gamma number moves with the concentration when its quantile stays. Shapes: equal, dtype kept."""
+    z = clamp(drawn.to(float64), min=finfo(float64).tiny)
+    return (z * slope_of_log(concentration, log(z))).to(drawn.dtype)
 
 
 class _Attached(Function):
-    """A drawn number as a function of the concentration it was drawn with."""
+    """A drawn number, or its logarithm, as a function of the concentration it was drawn with."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(concentration: Tensor, drawn: Tensor) -> Tensor:
+    def forward(concentration: Tensor, drawn: Tensor, slope: Any) -> Tensor:
         return drawn.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.save_for_backward(inputs[0], output)
         ctx.save_for_forward(inputs[0], output)
+        ctx.slope = inputs[2]
 
     @staticmethod
     def backward(ctx: Any, z_bar: Tensor) -> Any:
-        return z_bar * derivative_by_concentration(*ctx.saved_tensors), None
+        return z_bar * ctx.slope(*ctx.saved_tensors), None, None
 
     @staticmethod
-    def jvp(ctx: Any, a_dot: Tensor, _drawn_dot: Any) -> Any:
-        return a_dot * derivative_by_concentration(*ctx.saved_tensors)
+    def jvp(ctx: Any, a_dot: Tensor, _drawn_dot: Any, _slope_dot: Any) -> Any:
+        return a_dot * ctx.slope(*ctx.saved_tensors)
+
+
+def log_of_standard_gamma(concentration: Tensor) -> Tensor:
+    """Logarithms of standard gamma numbers, of which small concentrations have most below every float; differentiable
+    by the concentration. Shape kept, float64.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.distributions.gamma_sampling import log_of_standard_gamma
+        >>> bool(log_of_standard_gamma(aj.full((9,), 1e-6)).isfinite().all())
+        True
+    """
+    found: Tensor = _Attached.apply(concentration.to(float64), log_of_drawn(concentration), slope_of_log)
+    return found
 
 
 def standard_gamma(concentration: Tensor) -> Tensor:
@@ -114,7 +136,7 @@ def standard_gamma(concentration: Tensor) -> Tensor:
         autojit.Size([3])
     """
     drawn = clamp(exp(log_of_drawn(concentration)).to(concentration.dtype), min=finfo(concentration.dtype).tiny)
-    found: Tensor = _Attached.apply(concentration, drawn)
+    found: Tensor = _Attached.apply(concentration, drawn, derivative_by_concentration)
     return found
 
 

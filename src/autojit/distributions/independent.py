@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from autojit.distributions import constraints
-from autojit.distributions.distribution import Distribution
+from autojit.distributions.distribution import Constraints, Distribution
 from autojit.distributions.parameters import sum_rightmost
 from autojit.tensor.tensor import Tensor
 
@@ -19,6 +19,8 @@ class Independent(Distribution):
         >>> d.Independent(d.Normal(aj.zeros(3), 1.0), 1).log_prob(aj.zeros(3))
         tensor(-2.7568)
     """
+
+    arg_constraints: ClassVar[Constraints] = {}
 
     def __init__(
         self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: bool | None = None

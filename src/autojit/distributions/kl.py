@@ -14,7 +14,7 @@ from autojit.core.errors import UnsupportedError
 from autojit.distributions.categorical import Categorical, OneHotCategorical
 from autojit.distributions.counts import Bernoulli, Binomial, Geometric, Poisson
 from autojit.distributions.distribution import Distribution, ExponentialFamily
-from autojit.distributions.gamma_family import Beta, Dirichlet, Exponential, Gamma
+from autojit.distributions.gamma_family import Beta, Dirichlet, Exponential, Gamma, InverseGamma
 from autojit.distributions.independent import Independent
 from autojit.distributions.location_scale import Cauchy, Gumbel, Laplace, Normal, Uniform
 from autojit.distributions.low_rank import LowRankMultivariateNormal
@@ -178,6 +178,11 @@ def _gamma(p: Gamma, q: Gamma) -> Tensor:
     a, b = p.concentration, q.concentration
     shapes = lgamma(b) - lgamma(a) + (a - b) * digamma(a)
     return shapes + b * log(p.rate / q.rate) + a * (q.rate / p.rate - 1)
+
+
+@register_kl(InverseGamma, InverseGamma)
+def _inverse_gamma(p: InverseGamma, q: InverseGamma) -> Tensor:
+    return _gamma(p.of_reciprocals(), q.of_reciprocals())
 
 
 @register_kl(Beta, Beta)

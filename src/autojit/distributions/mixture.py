@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from autojit.distributions import constraints
 from autojit.distributions.categorical import Categorical
-from autojit.distributions.distribution import Distribution
+from autojit.distributions.distribution import Constraints, Distribution
 from autojit.functions.reduction import log_softmax, logsumexp
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
@@ -21,6 +21,8 @@ class MixtureSameFamily(Distribution):
         >>> d.MixtureSameFamily(d.Categorical(aj.ones(2)), d.Normal(aj.tensor([-1.0, 3.0]), 1.0)).mean
         tensor(1.)
     """
+
+    arg_constraints: ClassVar[Constraints] = {}
 
     def __init__(
         self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: bool | None = None

@@ -15,7 +15,7 @@ from autojit.functions.namespace import finfo, get_default_dtype
 from autojit.functions.random import randn
 from autojit.functions.reduction import log_softmax, softmax
 from autojit.functions.shape import broadcast_tensors
-from autojit.tensor.state import state
+from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor
 
 EULER_CONSTANT = 0.57721566490153286060  # OEIS A001620
@@ -104,7 +104,8 @@ def sum_rightmost(value: Tensor, count: int) -> Tensor:
 class derived:
     """A parameter computed from the one given, unless it is the one given (then the instance's own attribute is read).
 
-    Nothing is kept, so that a value computed while a step is captured stays inside that step.
+    It is recorded for gradients under ``no_grad``, too. Nothing is kept, so that a value computed while a step is
+    captured stays inside that step.
     """
 
     def __init__(self, compute: Callable[[Any], Tensor]) -> None:
@@ -116,7 +117,10 @@ class derived:
     @overload
     def __get__(self, instance: object, owner: type | None = None) -> Tensor: ...
     def __get__(self, instance: object, owner: type | None = None) -> derived | Tensor:
-        return self if instance is None else self._compute(instance)
+        if instance is None:
+            return self
+        with grad_mode(True):
+            return self._compute(instance)
 
 
 def standard_normal(shape: Any, dtype: DType, device: Any) -> Tensor:

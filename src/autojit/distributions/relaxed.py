@@ -56,6 +56,8 @@ class RelaxedBernoulli(_OfProbability):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
+        kind = finfo(value.dtype)
+        value = clamp(value, min=kind.tiny, max=1 - kind.eps)  # 0 and 1 are numbers that were too close to them
         place = log(value) - log1p(-value)
         gap = self.logits - place * self.temperature
         return log(self.temperature) + gap - 2 * softplus(gap) - log(value) - log1p(-value)

@@ -37,6 +37,8 @@ class TransformedDistribution(Distribution):
         tensor(-0.9189)
     """
 
+    arg_constraints: ClassVar[Constraints] = {}
+
     base_dist: Distribution
 
     def __init__(self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None) -> None:
@@ -97,7 +99,7 @@ class TransformedDistribution(Distribution):
         return sum_rightmost(self.base_dist.log_prob(y), axes - len(self.base_dist.event_shape)) - stretch
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
+        """At the bounds of the support, too: the base says what is outside of its own."""
         for transform in reversed(self.transforms):
             value = transform.inv(value)
         return self._mirrored(self.base_dist.cdf(value))

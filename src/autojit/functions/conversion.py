@@ -24,7 +24,7 @@ from autojit.history.recording import require_unchanged, shows_grad, wants_grad
 from autojit.tensor.node import Node
 from autojit.tensor.size import Size
 from autojit.tensor.state import carry, holders, state
-from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of
+from autojit.tensor.tensor import Tensor, alias, is_scalar_number, made_in_inference, type_of
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -163,11 +163,19 @@ def __iter__(self: Tensor) -> Iterator[Tensor]:
 
 
 def __contains__(self: Tensor, element: Operand) -> bool:
+    is_operand = isinstance(element, Tensor) or hasattr(type(element), "as_operand")  # a number of a step
+    if not is_operand and not is_scalar_number(element):
+        raise UsageError(
+            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.",
+            {"tensor": self},
+        )
     return bool((self == element).any())
 
 
 def __format__(self: Tensor, format_spec: str) -> str:
-    if type_of(self).ndim == 0 and (format_spec or type(self) is Tensor):  # as torch: what a number shows
+    if (
+        type_of(self).ndim == 0 and not self.is_meta and (format_spec or type(self) is Tensor)
+    ):  # as torch: what a number shows
         return format(item(self), format_spec)
     return object.__format__(self, format_spec)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
@@ -14,15 +15,18 @@ from autojit.core.user_warnings import warn
 from autojit.dispatch.on_device import placed, where_to
 from autojit.functions.conversion import array_of
 from autojit.functions.elementwise import clone
+from autojit.functions.memory import empty_strided
 from autojit.history.recording import wants_grad
 from autojit.tensor.lent_gradients import lent_gradient
 from autojit.tensor.memory_orders import seen_through
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.storage import ElsewhereArray, Storage, View
-from autojit.tensor.tensor import Tensor, alias, storage_chain, storage_of, type_of, wrap
+from autojit.tensor.tensor import Tensor, alias, slots_besides, storage_chain, storage_of, type_of, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from autojit.core.dtypes import DType
 
 
 def deep_copy(self: Tensor, memo: dict[int, Any]) -> Tensor:
@@ -49,6 +53,8 @@ def deep_copy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     memo[id(self)] = made
     if self.__dict__:
         made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    for name, value in _slots_of(self).items():
+        setattr(made, name, copy.deepcopy(value, memo))
     if self._grad is not None:
         made._grad = copy.deepcopy(lent_gradient(self), memo)
     return made
@@ -71,11 +77,63 @@ def _same_memory_again(t: Tensor, memo: dict[int, Any]) -> Tensor:
     return made
 
 
+def _slots_of(t: Tensor) -> dict[str, Any]:
+    """What is in the slots that a program's subclass has added."""
+    kind: Any = type(t)
+    names = () if kind.__module__.startswith("autojit.") else slots_besides(kind)
+    return {name: getattr(t, name) for name in names if hasattr(t, name)}
+
+
+def attributes_of(t: Tensor) -> Any:
+    """What a program has given a tensor besides elements: as ``__getstate__`` of its class tells, else its dictionary,
+    with the slots that its class has added, if any. None: nothing.
+    """
+    if type(t).__getstate__ is not object.__getstate__:
+        return t.__getstate__()
+    slots = _slots_of(t)
+    return (dict(t.__dict__), slots) if slots else dict(t.__dict__) or None
+
+
+def give_attributes(made: Tensor, attributes: object) -> Tensor:
+    """Give a tensor what ``attributes_of`` told of another."""
+    kind: Any = type(made)
+    if hasattr(kind, "__setstate__"):
+        kind.__setstate__(made, attributes)
+        return made
+    plain: Any
+    plain, slots = attributes if isinstance(attributes, tuple) else (attributes, {})
+    made.__dict__.update(plain or {})
+    for name, value in slots.items():
+        setattr(made, name, value)
+    return made
+
+
 def reduce_ex(self: Tensor, protocol: SupportsIndex) -> tuple[Any, ...]:
-    """How a tensor is pickled: its elements and whether it requires gradients; history and hooks are left behind."""
+    """How a tensor is pickled: its elements, whether it requires gradients, its class and attributes; history and hooks
+    are left behind.
+    """
     warn_of_hooks(self)
-    place = type_of(self).device
-    return rebuilt, (np.array(array_of(self)), wants_grad(self), *(() if place == CPU else (str(place),)))
+    spec = type_of(self)
+    if spec.device.type == "meta":
+        plain: tuple[Any, ...] = _rebuilt_meta, (tuple(self.shape), self.stride(), spec.dtype, wants_grad(self))
+    else:
+        place = () if spec.device == CPU else (str(spec.device),)
+        plain = rebuilt, (np.array(array_of(self)), wants_grad(self), *place)
+    attributes, is_own = attributes_of(self), not type(self).__module__.startswith("autojit.")
+    return (_rebuilt_as, (type(self) if is_own else Tensor, *plain, attributes)) if is_own or attributes else plain
+
+
+def _rebuilt_as(
+    kind: type[Tensor], rebuild: Callable[..., Tensor], plain: tuple[Any, ...], attributes: object
+) -> Tensor:
+    """A tensor of a class from its pickle, with its attributes."""
+    made: Tensor = rebuild(*plain)
+    return give_attributes(made if type(made) is kind else made.as_subclass(kind), attributes)
+
+
+def _rebuilt_meta(shape: tuple[int, ...], steps: tuple[int, ...], dtype: DType, requires_grad: bool) -> Tensor:
+    """A tensor without memory from its pickle."""
+    return empty_strided(shape, steps, dtype=dtype, device="meta", requires_grad=requires_grad)
 
 
 def warn_of_hooks(t: Tensor) -> None:
@@ -100,9 +158,8 @@ def copied(self: Tensor) -> Tensor:
     """A leaf of the same class on the same memory, as ``copy.copy`` gives it."""
     made = alias(self, type(self))
     made._requires_grad = wants_grad(self)
-    if self.__dict__:
-        made.__dict__.update(self.__dict__)
-    return made
+    attributes = attributes_of(self)
+    return made if attributes is None else give_attributes(made, attributes)
 
 
 METHODS: dict[str, Any] = {"__copy__": copied, "__deepcopy__": deep_copy, "__reduce_ex__": reduce_ex}

@@ -14,6 +14,7 @@ from autojit import ops
 from autojit.core.device import DeviceLike
 from autojit.core.dtypes import HALVES, DType, bool_, float32, int64
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
+from autojit.core.number_ranges import in_range
 from autojit.core.sizes import agree, is_symbolic, seems_equal
 from autojit.core.wrapping import named
 from autojit.dispatch.composite_nodes import as_float
@@ -23,7 +24,7 @@ from autojit.dispatch.on_device import placed
 from autojit.dispatch.promotion import Number, Operand, all_together, as_operand, cast, floating, together
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices, in_lower_precision
 from autojit.functions.comparison import eq, isfinite, isnan, le, logical_and, logical_or, where
-from autojit.functions.elementwise import abs, add, clone, div, imag, mul, real, scaled, sub
+from autojit.functions.elementwise import abs, add, clone, div, imag, mul, real, sub, times
 from autojit.functions.factories import finish, zeros
 from autojit.functions.index_functions import index_select
 from autojit.functions.own_memory import no_view_of_parts, own_memory
@@ -36,7 +37,6 @@ from autojit.history.lasting import with_lasting_constants
 from autojit.history.op_node import rename_node
 from autojit.ops.base import normalize_axis
 from autojit.ops.matmul import require_base
-from autojit.ops.sources import is_one
 from autojit.tensor.of_arrays import constant
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
@@ -64,7 +64,9 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
             return in_one_pass("lerp", (), input, end, weight, node="LerpBackward1")
     if type_of(input).dtype is not type_of(end).dtype:
         raise DTypeError(f"expected dtype {type_of(input).dtype} for `end` but got dtype {type_of(end).dtype}")
-    return ops.lerp(input, end, weight)
+    weight = in_range(weight, type_of(input).dtype) if isinstance(weight, complex) else weight
+    found: Tensor = ops.lerp(input, end, weight)
+    return found
 
 
 @declared(in_place="values", out=True, lists=True)
@@ -75,7 +77,7 @@ def addcmul(input: Operand, tensor1: Operand, tensor2: Operand, *, value: Number
     base, first, second = all_together([input, tensor1, tensor2], "addcmul")
     if _all_floats(base, first, second) and isinstance(value, int | float):
         return addcmul(base, first, second, value=value)
-    return add(base, scaled(mul(first, second), value, base))
+    return add(base, times(mul(first, second), value))
 
 
 @declared(in_place="values", out=True, lists=True)
@@ -93,7 +95,7 @@ def addcdiv(input: Operand, tensor1: Operand, tensor2: Operand, *, value: Number
     if _all_floats(base, first, second) and isinstance(value, int | float):
         return addcdiv(base, first, second, value=value)
     quotient = div(first, second)
-    return add(base, quotient if is_one(value) else mul(quotient, value))
+    return add(base, times(quotient, value))
 
 
 def _all_floats(*operands: object) -> bool:
@@ -161,9 +163,8 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
     else:
         product = bmm(batch1, batch2).sum(0, dtype=type_of(batch1).dtype)
         require_base("addbmm", input, product)
-        if type_of(input).dtype.category < 2:
-            beta, alpha = int(beta), int(alpha)  # as in torch
-        found = add(mul(input, beta), mul(product, alpha))
+        ignores_input = type(beta) in (int, float) and beta == 0  # NaN, too
+        found = times(product, alpha) if ignores_input else add(times(input, beta), times(product, alpha))
     (count, rows, _), columns = type_of(batch1).shape, type_of(batch2).shape[2]
     return rename_node(
         found, "AddbmmBackward0", batch1_sym_argsize_0=count, batch1_sym_argsize_1=rows, batch2_sym_argsize_2=columns
@@ -175,6 +176,8 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 def chain_matmul(*matrices: Tensors) -> Tensor:
     """The product of matrices, from left to right."""
     given: Any = matrices[0] if len(matrices) == 1 and not isinstance(matrices[0], Tensor) else matrices
+    if not given or any(type_of(matrix).ndim != 2 for matrix in given):
+        raise UsageError("chain_matmul(): Expected one or more matrices", {"ranks": [type_of(x).ndim for x in given]})
     found: Tensor = given[0]
     for matrix in given[1:]:
         found = matmul(found, matrix)

@@ -5,6 +5,7 @@ Each takes Tensors, arrays or Python numbers, promotes as torch does and applies
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -25,8 +26,8 @@ from autojit.core.dtypes import (
     result_type,
 )  # fmt: skip
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
+from autojit.core.number_ranges import in_range
 from autojit.dispatch.declared import EXACT_OUT, declared
-from autojit.dispatch.digits import in_range
 from autojit.dispatch.dispatch import apply, apply_single, number
 from autojit.dispatch.kernels import in_one_pass
 from autojit.dispatch.op_functions import binary, op_of, through_ops, unary
@@ -47,10 +48,12 @@ from autojit.history.lasting import with_lasting_constants
 from autojit.history.op_node import rename_node
 from autojit.ops.elementwise_arithmetic import keeps_digits
 from autojit.ops.elementwise_exponential import PowNumber, power_of
+from autojit.ops.sources import is_one
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 _LITERALS = (int, float)
+_COMPLEX = builtins.complex  # ``complex`` is a function here
 _IN_ALL_FORMS = declared(in_place="values", out=True, lists=True)
 _WIDE = True  # on torch's list of what CUDA computes in float32 in mixed precision
 _OF_TENSORS = declared(in_place="values", out=True, numbers="none")
@@ -66,10 +69,27 @@ def scaled(other: Operand, alpha: Number, beside: Operand | None = None) -> Any:
         types = [(type_of(t).dtype, type_of(t).ndim) for t in (beside, other)]
         other = cast(other, result_type(types))  # torch multiplies in the dtype of the result
     kind = type_of(other).dtype if isinstance(other, Tensor) else complex128
+    if isinstance(alpha, _COMPLEX) and not any(is_complex_operand(x) for x in (other, beside)):
+        raise UsageError("For non-complex input tensors, argument alpha must not be a complex number.")
     if isinstance(other, Tensor) and kind.category < 2 and isinstance(alpha, float):
         raise UsageError("For integral input tensors, argument alpha must not be a floating point number.")
     product = mul(other, number(alpha, kind) if kind.category < 2 and type(alpha) is int else alpha)
     return with_lasting_constants(product, other)
+
+
+def is_complex_operand(x: Operand | None) -> bool:
+    """Whether an operand, a tensor or a number, is complex."""
+    return type_of(x).dtype.is_complex if isinstance(x, Tensor) else isinstance(x, _COMPLEX)
+
+
+def times(x: Tensor, factor: Number) -> Tensor:
+    """``x`` times a number, in the dtype of ``x``: of a fraction integers see the whole part, as in torch."""
+    dtype = type_of(x).dtype
+    if is_one(factor):
+        return x
+    fitting = number(factor, dtype) if dtype.category < 2 or isinstance(factor, _COMPLEX) else factor
+    found: Tensor = with_lasting_constants(mul(x, fitting), x)
+    return found
 
 
 def _scaled_halves(x: Operand, y: Operand, alpha: Number) -> Tensor | None:

@@ -11,11 +11,11 @@ import numpy as np
 from autojit.core.device import CPU, DeviceLike, default_device
 from autojit.core.dtypes import DType, as_dtype, default_dtype, dtype_of_number, dtype_of_numpy, float32, float64, int64
 from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError, out_of_memory, too_large
+from autojit.core.number_ranges import in_range, require_in_range
 from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
 from autojit.core.wrapping import named
 from autojit.dispatch.declared import Out, declared
-from autojit.dispatch.digits import in_range
 from autojit.dispatch.dispatch import literal_of, mark_inference, number
 from autojit.dispatch.on_device import in_one_place, moved, placed, where_to
 from autojit.dispatch.promotion import Number, Operand, as_operand, cast
@@ -127,9 +127,8 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
     if plain.dtype.kind == "f" and plain.size and plain.max() >= 2**63 and not _came_from_arrays(data):
         plain = _exact(data, plain)
     wanted = dtype if dtype is not None else _literal_dtype(plain, data)
-    if wanted.category == 1 and wanted is not int64 and plain.dtype.kind in "iu" and plain.size:
-        in_range(plain.min(), wanted)  # of numbers that are written down; arrays wrap around
-        in_range(plain.max(), wanted)
+    if not _came_from_arrays(data):
+        require_in_range(plain, wanted)
     is_lent = copy and plain.base is not None  # memory of an object with a buffer
     return quietly(lambda: plain.astype(wanted.numpy, copy=is_lent))
 
@@ -235,9 +234,8 @@ def _filled(value: Number, shape: Sequence[int], dtype: DType, device: DeviceLik
         return literal_of(value, TensorType(shape, dtype, place))  # filled there, not copied
     if dtype.category == 1 and type(value) is float and not isfinite(value):
         raise UsageError(f"value cannot be converted to type {dtype.name} without overflow", {"value": value})
-    if dtype.category == 1 and type(value) is int and value:
-        value = number(value, dtype)._array  # checked, and wrapped around where it is negative
     require_numbers(value)
+    value = in_range(value, dtype) if type(value) in (int, complex) else value
     try:
         if type(value) is int and value == 0:
             return wrap(zeros_array(shape, dtype.numpy))

@@ -12,6 +12,7 @@ FUNCTIONS = {
     "control_flow.associative": "associative_scan",
     "control_flow.conditions": "cond",
     "control_flow.loops": "scan while_loop",
+    "core.absent_dtypes": "chalf complex32 qint32 qint8 quint2x4 quint4x2 quint8",
     "func.batches": "vmap",
     "func.derivatives": "jvp",
     "functions.copies": """
@@ -31,7 +32,10 @@ FUNCTIONS = {
         get_num_interop_threads has_lapack has_mkl has_openmp has_spectral init_num_threads is_distributed
         is_storage set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal
         set_num_interop_threads typename""",
-    "functions.storages": "UntypedStorage",
+    "functions.storage_kinds": """
+        BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage
+        DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage""",
+    "functions.storages": "TypedStorage UntypedStorage",
     "functions.symbolic": "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
     "io.saving": "load save",
     "jit.eager_mode": "eager",

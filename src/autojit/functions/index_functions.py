@@ -9,7 +9,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.device_array import host_copy
-from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
+from autojit.core.dtypes import bool_, int32, int64
 from autojit.core.errors import DTypeError, IndexingError, ShapeError, UsageError
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.call_programs import by_calls
@@ -20,13 +20,12 @@ from autojit.dispatch.promotion import NUMBERS, Number, Operand, as_operand, cas
 from autojit.dispatch.requirements import is_known, require
 from autojit.dispatch.view_nodes import no_view
 from autojit.functions.comparison import clamp, lt, where
-from autojit.functions.elementwise import add, scaled, sub
+from autojit.functions.elementwise import add, sub, times
 from autojit.functions.indexing import put as put_at
 from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.refused_dtypes import refuses
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.indexing import FROM_THE_FRONT
-from autojit.ops.sources import is_one
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, counted_with, type_of, wrap
 
@@ -160,7 +159,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 @no_view_of_parts
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """``input`` with the slices of ``source`` added at positions along ``dim``."""
-    addends = source if is_one(alpha) else cast(scaled(source, alpha), type_of(source).dtype)
+    addends = times(source, alpha)
     if type_of(addends).ndim == 0 and type_of(index).ndim == 1:
         addends = addends.reshape(1)
     if type_of(input).ndim == 0:
@@ -228,8 +227,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
     if type_of(mask).dtype is not bool_:
         raise UsageError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
     t = type_of(input)
-    kind = type_of(value).dtype if isinstance(value, Tensor) else dtype_of_number(value)
-    if kind.is_complex and not t.dtype.is_complex:
+    if isinstance(value, Tensor) and type_of(value).dtype.is_complex and not t.dtype.is_complex:
         raise UsageError(f"value cannot be converted to type {t.dtype.name} without overflow", {"value": value})
     if isinstance(value, Tensor):
         _require_number("masked_fill", value)

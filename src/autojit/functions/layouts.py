@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -94,10 +95,27 @@ def _refusing(name: str, wanted: str) -> Callable[[Tensor], Tensor]:
     return named(method, name, "Of sparse tensors only.")
 
 
+def _by_layout(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that is the sparse tensor's own one even when it is called as ``Tensor.to_dense(x)``."""
+
+    @functools.wraps(method)
+    def called(self: Tensor, *arguments: Any, **options: Any) -> Any:
+        of_layout = method if self.layout is strided else _own_of(type(self), name)
+        return of_layout(self, *arguments, **options)
+
+    return called
+
+
+def _own_of(kind: type[Tensor], name: str) -> Any:
+    """What the class of a layout says under a name; a program's classes that follow from it may ask for just that."""
+    return next(vars(k)[name] for k in kind.__mro__ if name in vars(k) and k.__module__.startswith("autojit."))
+
+
 _PLAIN = (sparse_dim, dense_dim, to_dense, to_sparse, to_sparse_csr, sparse_mask, is_coalesced, _nnz)
 METHODS: dict[str, Any] = {method.__name__: method for method in _PLAIN}
-METHODS |= {"layout": property(layout)} | dict.fromkeys(("is_sparse", "is_sparse_csr"), property(is_sparse))
 METHODS |= {n: _refusing(n, "sparse coordinate tensor") for n in ("indices", "coalesce")}
 METHODS |= {n: _refusing(n, "sparse tensor") for n in ("values", "_indices", "_values")}
 METHODS |= {n: _refusing(n, "sparse row compressed tensor") for n in ("crow_indices", "col_indices")}
 METHODS |= {n: _refusing(n, "sparse column compressed tensor") for n in ("ccol_indices", "row_indices")}
+METHODS = {name: _by_layout(name, method) for name, method in METHODS.items()}
+METHODS |= {"layout": property(layout)} | dict.fromkeys(("is_sparse", "is_sparse_csr"), property(is_sparse))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial, reduce
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, NamedTuple
 
 from autojit import ops
-from autojit.core.dtypes import bfloat16, float16, float32, int64, promote_types
-from autojit.core.errors import ShapeError
+from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, int64, promote_types
+from autojit.core.errors import ArgumentError, ArgumentKindError, ShapeError, UsageError
 from autojit.dispatch.call_programs import by_calls
 from autojit.dispatch.composite_nodes import in_one_node
 from autojit.dispatch.declared import EXACT_OUT, declared
@@ -17,7 +18,7 @@ from autojit.dispatch.promotion import all_together, cast
 from autojit.functions.autocast import in_full_precision, in_lower_precision, in_lower_precision_on_devices
 from autojit.functions.matrix_forms import complete_qr, completed
 from autojit.functions.refused_dtypes import refuses
-from autojit.functions.shape import Tensors, flip
+from autojit.functions.shape import flip
 from autojit.functions.views import narrow
 from autojit.ops.composed_products import Addmm
 from autojit.tensor.state import state
@@ -98,7 +99,7 @@ def matrix_exp(input: Tensor) -> Tensor:
     return ops.matrix_exp(input)
 
 
-@declared()
+@declared(out=True)
 def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Solution:
@@ -107,7 +108,7 @@ def triangular_solve(
     return Solution(ops.triangular_solve(matrix, b, upper != transpose, True, unitriangular), A.clone())
 
 
-@declared(method=False)
+@declared(method=False, out=True)
 def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The sum of the singular values of the matrices on two axes."""
     return input.norm("nuc", dim, keepdim)
@@ -177,8 +178,17 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
 
 @declared(method=False)
 @in_lower_precision
-def einsum(equation: str, *operands: Tensors) -> Tensor:
-    """Einstein's summation convention."""
+def einsum(equation: str | Tensor, *operands: Tensor | Sequence[object]) -> Tensor:
+    """Einstein's summation convention: an equation and operands, or operands each with the numbers of its axes.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> aj.einsum("ij->j", x), aj.einsum(x, [0, 1], [1])
+        (tensor([4., 6.]), tensor([4., 6.]))
+    """
+    if isinstance(equation, Tensor):
+        return einsum(*_with_equation((equation, *operands)))
     given: Sequence[Any] = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
     if len(given) == 1 and type_of(given[0]).dtype.category < 2 and _sums(equation):
         given = [cast(given[0], int64)]  # as in torch: a sum alone widens, products do not
@@ -196,6 +206,30 @@ def _contracts(equation: str) -> bool:
     left, arrow, kept = equation.replace(" ", "").replace(".", "").partition("->")
     counts = Counter(label for term in left.split(",") for label in set(term))
     return any(n > 1 and (not arrow or label not in kept) for label, n in counts.items())
+
+
+_LETTERS = ascii_uppercase + ascii_lowercase  # in the order in which a result has its axes if nothing is said of it
+
+
+def _with_equation(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The equation and the operands of ``x, [0, 1], y, [1, 2], [0, 2]``."""
+    pairs = list(zip(parts[::2], parts[1::2], strict=False))
+    if not all(isinstance(x, Tensor) and isinstance(axes, list | tuple) for x, axes in pairs):
+        raise ArgumentKindError("einsum(): expected an equation, or operands each with the list of its subscripts")
+    left = ",".join(_letters(axes) for _, axes in pairs)
+    result = f"->{_letters(parts[-1])}" if len(parts) % 2 else ""
+    return (left + result, *(x for x, _ in pairs))
+
+
+def _letters(axes: Sequence[Any]) -> str:
+    """Subscripts as letters; ``...`` stays."""
+    for axis in axes:
+        if axis is not Ellipsis and not (isinstance(axis, int) and 0 <= axis < len(_LETTERS)):
+            raise ArgumentError(
+                f"einsum(): not within the valid range [0, {len(_LETTERS)}): subscript {axis!r}",
+                fix="number the axes from 0, and write ... for those that broadcast",
+            )
+    return "".join("..." if axis is Ellipsis else _LETTERS[axis] for axis in axes)
 
 
 def _sums_of_one(equation: str) -> bool:
@@ -235,7 +269,19 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: fl
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * outer(vec1, vec2)``; operands are promoted."""
     input, vec1, vec2 = all_together([input, vec1, vec2], "addr")
+    for name, factor in (("alpha", alpha), ("beta", beta)):
+        _require_factor(name, factor, type_of(input).dtype)
     return ops.addr(input, vec1, vec2, beta, alpha)
+
+
+def _require_factor(name: str, factor: object, dtype: DType) -> None:
+    """UsageError for a factor of a kind that numbers of a dtype are not multiplied by."""
+    if isinstance(factor, complex) and not dtype.is_complex:
+        raise UsageError(f"For non-complex input tensors, argument {name} must not be a complex number.")
+    if isinstance(factor, float) and dtype.category < 2:
+        raise UsageError(f"For integral input tensors, argument {name} must not be a floating point number.")
+    if isinstance(factor, bool) and dtype is not bool_:
+        raise UsageError(f"Boolean {name} only supported for Boolean results.")
 
 
 @declared(in_place="values", out=EXACT_OUT)

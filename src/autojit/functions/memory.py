@@ -12,7 +12,7 @@ from autojit.core.device_array import DeviceArray, first_address, layout_in_memo
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import DeviceError, TraceError, UsageError, too_large
 from autojit.core.ports import ports
-from autojit.core.sizes import is_symbolic, size_max
+from autojit.core.sizes import is_symbolic, seems_equal, size_max
 from autojit.core.strided_views import as_strided as strided
 from autojit.dispatch.composite_nodes import in_one_node
 from autojit.dispatch.declared import declared
@@ -234,7 +234,11 @@ def without_memory(t: Tensor) -> TraceError:
 
 
 def data_ptr(self: Tensor) -> int:
-    """The address of the first element; in a capture, one that tells alike which tensors share memory."""
+    """The address of the first element, 0 without elements; in a capture, one that tells alike which tensors share
+    memory.
+    """
+    if seems_equal(type_of(self).size, 0):
+        return 0
     if self._array is not None:
         return 0 if type_of(self).device == META else first_address(self._array)
     if state.trace is None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.dtypes import HALVES, dtype_of_numpy
+from autojit.core.sizes import is_symbolic
 from autojit.core.wrapping import named
 from autojit.dispatch.dispatch import apply_pair, number
 from autojit.dispatch.inplace import copy_into, in_place
@@ -80,6 +81,9 @@ def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
 
 def _assigning(method: str, function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
     def operator(self: Tensor, other: Operand) -> Tensor:
+        is_of_step = hasattr(type(other), "as_operand") or is_symbolic(other)
+        if not isinstance(other, _OPERANDS) and not is_of_step:
+            return _NOT_OURS
         return in_place(self, method, function, (other,), {})
 
     return named(operator, f"__{method}__")
@@ -141,17 +145,16 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "__mod__": f.remainder, "__pow__": f.pow, "__matmul__": matmul, "__and__": c.bitwise_and, "__or__": c.bitwise_or,
     "__xor__": c.bitwise_xor, "__lshift__": c.bitwise_left_shift, "__rshift__": c.bitwise_right_shift,
 }  # fmt: skip
-_NOT_IN_PLACE = ("__matmul__", "__lshift__", "__rshift__")
+_NOT_IN_PLACE = ("__matmul__",)
 METHODS: dict[str, Any] = {
     **{name: _plain(function) for name, function in _FUNCTIONS.items()},
     **{f"__r{name[2:]}": _reflected(function) for name, function in _FUNCTIONS.items()},
-    "__rtruediv__": named(_reflected(_quotient_of), "__rdiv__"),
     **{f"__i{n[2:]}": _assigning(f"{g.__name__}_", g) for n, g in _FUNCTIONS.items() if n not in _NOT_IN_PLACE},
     **{f"__{g.__name__}__": _operator(g.__name__, g, "fc") for g in (f.add, f.sub, f.mul)},
     **{f"__{g.__name__}__": _operator(g.__name__, g, "f") for g in (c.lt, c.le, c.gt, c.ge)},
     **{f"__r{g.__name__}__": _reflected(g, g.__name__) for g in (f.add, f.sub, f.mul)},
     "__truediv__": _operator("div", f.div, "fc"),
-    "__rtruediv__": _reflected(f.div, "div"),
+    "__rtruediv__": named(_reflected(_quotient_of, "div"), "__rdiv__"),
     "__pow__": _power,
     "__eq__": _plain(c.eq),
     "__ne__": _plain(c.ne),

@@ -31,7 +31,7 @@ from autojit.functions.memory import (
     suggested_format,
 )  # fmt: skip
 from autojit.functions.shape import Sizes, sizes_of
-from autojit.functions.storages import UntypedStorage
+from autojit.functions.storages import AnyStorage, TypedStorage
 from autojit.history.recording import shows_grad
 from autojit.history.view_rules import leaf_written
 from autojit.tensor.state import carry, quietly, state
@@ -118,10 +118,15 @@ def set_(
     if state.grad_enabled and shows_grad(self):
         raise UsageError("set_ cannot be recorded: the tensor requires gradients", {"tensor": self}, "use no_grad()")
     found = self.new_empty(0) if source is None else source
-    if isinstance(found, UntypedStorage):
-        found = wrap(on_layout(found._array, layout_in_memory(found._array).reshape(-1)))
+    if isinstance(found, AnyStorage):
+        found = _elements_for(self, found)
     if not isinstance(found, Tensor):
         raise ArgumentKindError(f"set_(): argument 'source' must be Tensor or Storage, not {type(source).__name__}")
+    if type_of(found).dtype is not type_of(self).dtype:
+        raise UsageError(
+            f"set_: Could not set tensor of type {type_of(found).dtype} to a tensor of type {type_of(self).dtype}",
+            fix="x.data = y takes over the dtype, too",
+        )
     if size is not None:
         shape = sizes_of((size,))
         steps = row_major_steps(shape) if stride is None else stride
@@ -130,6 +135,17 @@ def set_(
     self._accumulator = None  # what was recorded of the leaf before is not about the tensor it is now
     storage_of(self).bump("set_", here())
     return self
+
+
+def _elements_for(self: Tensor, memory: AnyStorage) -> Tensor:
+    """A storage's elements, for a tensor of their dtype, or of any if they have none."""
+    dtype = type_of(self).dtype
+    if isinstance(memory, TypedStorage) and memory.dtype is not dtype:
+        raise UsageError(
+            f"set_: Expected a Storage of type {dtype} or an UntypedStorage, but got type {memory.dtype}",
+            fix="storage.untyped() has the same memory without a dtype",
+        )
+    return memory.elements(dtype)
 
 
 def resize_(self: Tensor, *size: Sizes, memory_format: MemoryFormat | None = None) -> Tensor:

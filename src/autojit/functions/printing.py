@@ -73,7 +73,7 @@ class _Numbers:
         self.scientific = self.is_float and finite.size > 0 and self._is_wide(np.abs(finite))
         if PrintOptions.sci_mode is not None and self.is_float:
             self.scientific = PrintOptions.sci_mode
-        self.width = max((len(self._text(v)) for v in values.ravel()), default=0)
+        self.width = max((len(self._text(v)) for v in finite.ravel()), default=1)  # as torch: of no others
 
     def _is_wide(self, sizes: NDArray[Any]) -> bool:
         low, high = float(sizes.min()), float(sizes.max())
@@ -94,17 +94,19 @@ class _Numbers:
         return self._text(value).rjust(self.width)
 
 
-def _complex_text(values: NDArray[Any]) -> Any:
-    real, imag = _Numbers(values.real), _Numbers(np.abs(values.imag))
+class _ComplexNumbers:
+    """Formats complex numbers alike: their parts as `_Numbers` does."""
 
-    def text(value: Any) -> str:
+    def __init__(self, values: NDArray[Any]) -> None:
+        self._real, self._imag = _Numbers(values.real), _Numbers(np.abs(values.imag))
+        self.width = self._real.width + _Numbers(values.imag).width + 1
+
+    def __call__(self, value: Any) -> str:
         sign = "-" if np.signbit(value.imag) else "+"
-        return f"{real(value.real)}{sign}{imag(np.abs(value.imag)).strip()}j"
-
-    return text
+        return f"{self._real(value.real)}{sign}{self._imag(np.abs(value.imag)).strip()}j"
 
 
-def _lines(array: NDArray[Any], text: Callable[[Any], str], indent: int, summary: bool) -> str:
+def _lines(array: NDArray[Any], text: _Numbers | _ComplexNumbers, indent: int, summary: bool) -> str:
     if array.ndim == 0:
         return str(text(array[()]))
     edge = PrintOptions.edgeitems
@@ -112,15 +114,14 @@ def _lines(array: NDArray[Any], text: Callable[[Any], str], indent: int, summary
     rows = [*range(edge), None, *range(array.shape[0] - edge, array.shape[0])] if cut else [*range(array.shape[0])]
     if array.ndim == 1:
         parts = [" ..." if k is None else str(text(array[k])) for k in rows]
-        return _wrapped(parts, indent)
+        return _wrapped(parts, indent, text.width)
     parts = ["..." if k is None else _lines(array[k], text, indent + 1, summary) for k in rows]
     apart = "," + "\n" * int(array.ndim - 1) + " " * (indent + 1)
     return f"[{apart.join(parts)}]"
 
 
-def _wrapped(parts: list[str], indent: int) -> str:
-    width = max((len(p) for p in parts), default=1) + 2
-    per_line = max(1, int((PrintOptions.linewidth - indent) // width))
+def _wrapped(parts: list[str], indent: int, width: int) -> str:
+    per_line = max(1, int((PrintOptions.linewidth - indent) // (width + 2)))  # numbers that are none may take more
     lines = [", ".join(parts[k : k + per_line]) for k in range(0, max(len(parts), 1), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
@@ -150,7 +151,7 @@ def _printable(array: NDArray[Any]) -> Any:
 def number_format(array: NDArray[Any]) -> Any:
     """The function that writes an element of the array as all that are shown are written."""
     shown = _shown(_printable(array), array.size > PrintOptions.threshold)
-    return _complex_text(shown) if array.dtype.kind == "c" else _Numbers(shown)
+    return _ComplexNumbers(shown) if array.dtype.kind == "c" else _Numbers(shown)
 
 
 def to_text(self: Tensor) -> str:

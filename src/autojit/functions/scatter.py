@@ -12,9 +12,10 @@ from typing import Any
 from autojit import ops
 from autojit.core.dtypes import bool_, int32, int64
 from autojit.core.errors import DTypeError, UsageError
+from autojit.core.sizes import surely_equal
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import cast
-from autojit.functions.comparison import clamp, eq, where
+from autojit.functions.comparison import eq, where
 from autojit.functions.elementwise import add, div, floor_divide
 from autojit.functions.index_functions import from_the_front, index_add, index_fill, scatter, scatter_add
 from autojit.functions.own_memory import no_view_of_parts
@@ -54,6 +55,8 @@ def scatter_reduce(
         )
         return line.reshape(())
     axis = normalize_axis(dim, type_of(input).ndim, "scatter_reduce")
+    if any(surely_equal(n, 0) for n in type_of(index).shape):
+        return ops.scatter(input, axis, index, src)
     piece = src
     for other, extent in enumerate(type_of(index).shape):
         piece = narrow(piece, other, 0, extent)
@@ -121,7 +124,7 @@ def _summed(to: Callable[[Tensor], Tensor], input: Tensor, counts: Tensor, reduc
     total = to(input if include_self else where(eq(counts, 0), input, 0))
     if reduce == "sum":
         return total
-    divisor = add(counts, 1) if include_self else clamp(counts, min=1)
+    divisor = add(counts, 1) if include_self else where(eq(counts, 0), 1, counts)
     return div(total, divisor) if type_of(total).dtype.is_differentiable else floor_divide(total, divisor)
 
 

@@ -6,7 +6,6 @@ import math
 
 from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UsageError
-from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import Real, cast
 from autojit.dispatch.requirements import require
@@ -113,6 +112,4 @@ def _folded(data: Tensor, ends: Tensor, along: int, fold: str, start: float) -> 
     which = searchsorted(ends.contiguous(), places.contiguous(), right=True)  # ``segments`` beyond the last one
     index = which.reshape(*before, shape[along], *[1] * len(after)).expand(shape)
     base = full((*before, segments + 1, *after), start, dtype=type_of(data).dtype, device=place)
-    if segments == 0 or seems_equal(shape[along], 0):
-        return base.narrow(along, 0, segments)
     return scatter_reduce(base, along, index, data, fold).narrow(along, 0, segments)

@@ -20,7 +20,7 @@ from autojit.functions.namespace import (
     is_deterministic_algorithms_warn_only_enabled,
     use_deterministic_algorithms,
 )  # fmt: skip
-from autojit.functions.storages import UntypedStorage
+from autojit.functions.storages import AnyStorage
 from autojit.tensor import Tensor
 
 _DEBUG_MODES = ("default", "warn", "error")
@@ -170,7 +170,7 @@ def is_storage(obj: object, /) -> bool:
         >>> aj.is_storage(aj.ones(1).untyped_storage())
         True
     """
-    return isinstance(obj, UntypedStorage)
+    return isinstance(obj, AnyStorage)
 
 
 @declared()

@@ -309,7 +309,7 @@ def _concatenation(tensors: Sequence[Tensor], dim: int) -> Op | None:
     dtype, ndim = first.dtype, first.ndim
     for x in tensors:
         array = x._array
-        if array is None or array.dtype is not dtype or array.ndim != ndim or not array.size:
+        if not is_concrete(array) or array.dtype is not dtype or array.ndim != ndim or not array.size:
             return None
     return _concatenation_along(dim, ndim)
 

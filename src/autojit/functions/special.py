@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32
@@ -14,7 +15,8 @@ from autojit.dispatch.kernels import in_one_pass
 from autojit.dispatch.promotion import Operand, cast, floating, floating_together, together
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices, in_lower_precision
 from autojit.functions.comparison import eq, where
-from autojit.functions.elementwise import div
+from autojit.functions.elementwise import div, mul
+from autojit.functions.elementwise import pow as power
 from autojit.functions.matrix_forms import one_triangle
 from autojit.functions.own_memory import own_memory
 from autojit.functions.refused_dtypes import refuses
@@ -54,6 +56,8 @@ def sinc(input: Tensor) -> Tensor:
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """``input * 2 ** other``, also where ``2 ** other`` alone is beyond the dtype's range."""
     x, exponent = floating_together(input, other, "ldexp")
+    if type_of(x).dtype.is_complex:
+        return mul(x, power(2.0, exponent))
     return in_one_pass("ldexp", (), x, exponent, node="LdexpBackward0")
 
 
@@ -108,10 +112,23 @@ def logdet(input: Tensor) -> Tensor:
     return ops.logdet(input)
 
 
+class Slogdet(NamedTuple):
+    """Sign and log of the absolute value of a determinant."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
 @declared()
-def slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
+def slogdet(input: Tensor) -> Slogdet:
     """(sign, log of the absolute value) of the determinant."""
-    return ops.slogdet(input)
+    if type_of(input).dtype.category < 2:
+        raise UsageError(
+            f"linalg.slogdet: Expected a floating point or complex tensor as input. Got {type_of(input).dtype}",
+            {"input": input},
+            "convert: x.float()",
+        )
+    return Slogdet(*ops.slogdet(input))
 
 
 @declared(out=True)

@@ -255,7 +255,8 @@ def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
         raise ShapeError(
             "torch.gradient expected each dimension size to be at least edge_order+1", {"input": y}, "add samples"
         )
-    if isinstance(spacing, Tensor) and type_of(spacing).ndim == 1:
+    is_uneven = isinstance(spacing, Tensor) and type_of(spacing).ndim == 1
+    if is_uneven:
         h = narrow(spacing, 0, 1, n - 1) - narrow(spacing, 0, 0, n - 1)
     else:
         h = cast(line.detach().new_ones((n - 1,)), type_of(line).dtype) * spacing
@@ -265,7 +266,8 @@ def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
         return movedim(cat([slope, slope], -1), -1, axis)
     before, after = narrow(h, 0, 0, n - 2), narrow(h, 0, 1, n - 2)
     left, right = narrow(slope, -1, 0, n - 2), narrow(slope, -1, 1, n - 2)
-    inner = (left * after + right * before) / (before + after)
+    between = narrow(line, -1, 2, n - 2) - narrow(line, -1, 0, n - 2)
+    inner = (left * after + right * before if is_uneven else between) / (before + after)
     first, last = narrow(slope, -1, 0, 1), narrow(slope, -1, n - 2, 1)
     if edge_order == 2:
         bend = (right - left) / (before + after)

@@ -19,6 +19,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from autojit.core.errors import UsageError
+from autojit.io.file_options import skips_data
 from autojit.io.load_errors import LoadError, refuse
 from autojit.io.pickle_reader import PickleReader, is_known, named_in
 from autojit.io.pickle_writer import PickleWriter
@@ -32,7 +34,13 @@ _MACHINE = {"protocol_version": _VERSION, "little_endian": True, "type_sizes": {
 
 
 def write_legacy(obj: Any, file: BinaryIO, protocol: int) -> None:
-    """Write an object from where the file is."""
+    """Write an object from where the file is.
+
+    Raises:
+        UsageError: inside of ``skip_data``: these files have no places that are written later.
+    """
+    if skips_data():
+        raise UsageError("save: Cannot use skip_data=True with _use_new_zipfile_serialization=False")
     writer = PickleWriter.into_memory(protocol, is_legacy=True)
     writer.dump(obj)
     for value in (_MAGIC, _VERSION, _MACHINE):
@@ -165,8 +173,11 @@ class _Legacy:
 
 def _checked(reference: Any) -> tuple[Any, ...]:
     """What refers to a storage: ``("storage", kind, name, device, elements, which part it is or None)``."""
-    if not isinstance(reference, tuple) or len(reference) not in (5, 6) or reference[0] != "storage":
+    if not isinstance(reference, tuple) or len(reference) not in (5, 6):
         raise LoadError("load: the pickle refers to something that is no storage")
+    what, *about = (part.decode("ascii", "replace") if isinstance(part, bytes) else part for part in reference)
+    reference = (what, *about)  # names are bytes where the text of Python 2 is
+    refuse(what != "storage", "the pickle refers to something that is no storage")
     _, kind, key, location, count, *rest = reference
     if not isinstance(kind, StorageKind) or type(key) is not str or type(location) is not str or not _is_size(count):
         raise LoadError("load: the pickle refers to a storage in an unknown way")

@@ -17,7 +17,7 @@ from typing import Any
 
 from autojit.io.load_errors import LoadError, UnsafeGlobalError, refuse
 from autojit.io.safe_globals import allowed, is_forbidden
-from autojit.io.torch_names import FUNCTIONS, VALUES, PendingArray, PendingDType
+from autojit.io.torch_names import FUNCTIONS, VALUES, PendingArray, PendingDType, Usable
 
 _MARK = object()
 _RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg", "__main__": "__main__"}
@@ -25,19 +25,12 @@ _SCALARS = (str, int, float, complex, bool, bytes, type(None))
 _KEY_DEPTH = 8
 
 
-class Allowed:
-    """A class or function that a user allowed, as the file names it."""
-
-    def __init__(self, name: str, found: Callable[..., Any]) -> None:
-        self.name = name
-        self.found = found
+class Allowed(Usable):
+    """A class or function that a user allowed."""
 
 
-class Own:
-    """A class of modules: it is made without its initialiser and given its attributes, never called."""
-
-    def __init__(self, found: Any) -> None:
-        self.found = found
+class Own(Usable):
+    """A class that the program has: it is made without its initialiser and given its attributes, never called."""
 
 
 def _allowed_or_known(module: str, name: str, modules: Mapping[str, Any]) -> Any:
@@ -47,19 +40,29 @@ def _allowed_or_known(module: str, name: str, modules: Mapping[str, Any]) -> Any
         return Allowed(full, by_user)
     if full in modules:
         found = modules[full]
-        return Own(found) if isinstance(found, type) else found
+        return Own(full, found) if isinstance(found, type) else found
     if full in VALUES:
         return VALUES[full]
     if full in FUNCTIONS:
         return FUNCTIONS[full]
-    raise UnsafeGlobalError(
-        f"load: the file names {full}, which is not allowed; nothing of it was called",
-        fix="do not use the file: what it names can reach the system"
-        if is_forbidden(full)
-        else "load(..., weights_only=False) makes autojit's own modules"
+    raise _refusal(full)
+
+
+def _refusal(full: str) -> UnsafeGlobalError:
+    """The error for a name that is not allowed, in the words by which programs know torch's."""
+    what = f"load: Weights only load failed. The file names {full}, which is not allowed; nothing of it was called. "
+    if is_forbidden(full):
+        return UnsafeGlobalError(
+            f"{what}unsupported GLOBAL {full} whose module {full.partition('.')[0]} is blocked",
+            fix="do not use the file: what it names can reach the system",
+        )
+    return UnsafeGlobalError(
+        f"{what}Unsupported global: GLOBAL {full} was not an allowed global by default",
+        fix="load(..., weights_only=False) makes autojit's own modules"
         if full.startswith("autojit.")
-        else "save a state_dict instead of whole objects; load(..., weights_only=False) makes modules, of classes that "
-        f"the program has imported; or, if you trust the file, autojit.serialization.add_safe_globals([{name}])",
+        else "save a state_dict instead of whole objects; load(..., weights_only=False) makes modules and tensors of "
+        f"classes that the program has imported; or, if you trust the file, use `torch.serialization.add_safe_globals"
+        f"([{full.rpartition('.')[2]}])` or the context manager `torch.serialization.safe_globals` to allowlist it",
     )
 
 
@@ -152,6 +155,11 @@ class PickleReader:
     def sized(self, form: str) -> bytes:
         """Bytes behind their number."""
         return self._bytes(self.number(form))
+
+    def old_text(self, form: str) -> str | bytes:
+        """Text of Python 2 behind its number of bytes; bytes if the encoding is that."""
+        found = self.sized(form)
+        return found if self.encoding == "bytes" else found.decode(self.encoding)
 
     def line(self) -> str:
         """Text up to the end of the line."""
@@ -371,8 +379,8 @@ _ACTIONS: dict[int, Callable[[PickleReader], object]] = {
         "X": lambda r: r.push(r.sized("<I").decode("utf-8", "surrogatepass")),
         "\x8c": lambda r: r.push(r.sized("<B").decode("utf-8", "surrogatepass")),
         "\x8d": lambda r: r.push(r.sized("<Q").decode("utf-8", "surrogatepass")),
-        "U": lambda r: r.push(r.sized("<B").decode(r.encoding)),
-        "T": lambda r: r.push(r.sized("<I").decode(r.encoding)),
+        "U": lambda r: r.push(r.old_text("<B")),
+        "T": lambda r: r.push(r.old_text("<I")),
         "C": lambda r: r.push(r.sized("<B")),
         "B": lambda r: r.push(r.sized("<I")),
         "\x8e": lambda r: r.push(r.sized("<Q")),

@@ -15,9 +15,12 @@ from autojit.core.device_array import Array, DeviceArray, first_address, host_co
 from autojit.core.dtypes import DType, uint8
 from autojit.core.errors import UsageError
 from autojit.core.layout import Layout
+from autojit.core.user_warnings import warn
 from autojit.functions.conversion import array_of
-from autojit.functions.copying import warn_of_hooks
+from autojit.functions.copying import attributes_of, warn_of_hooks
+from autojit.functions.storages import AnyStorage, TypedStorage
 from autojit.history.recording import wants_grad
+from autojit.io.file_options import skips_data
 from autojit.io.torch_names import STORAGE_NAMES, UNTYPED
 from autojit.tensor import Tensor
 from autojit.tensor.size import Size
@@ -46,8 +49,9 @@ def name_of(module: str, name: str) -> Name:
 class StorageReference:
     """Stands in the pickle for a storage, whose bytes are elsewhere in the file."""
 
-    def __init__(self, kind: Name, key: str, count: int, location: str) -> None:
+    def __init__(self, kind: Name, key: str, count: int, location: str, dtype: DType) -> None:
         self.persistent: tuple[Any, ...] = ("storage", kind, key, location, count)
+        self.dtype = dtype
 
 
 _Pickler: Any = pickle._Pickler  # the one written in Python, whose instructions can be chosen
@@ -64,7 +68,7 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
         self._is_legacy = is_legacy  # references of older files say of which storage one is a part: None
         self.storages: dict[str, np.ndarray[Any, Any]] = {}
         self.counts: dict[str, int] = {}  # of elements
-        self._references: dict[tuple[int, int, DType, str], StorageReference] = {}  # by address, bytes, dtype, device
+        self._references: dict[tuple[int, int, str], StorageReference] = {}  # by address, bytes, device
         self._kept: list[Any] = []  # arrays whose addresses are keys
 
     @classmethod
@@ -85,6 +89,8 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
 
     def persistent_id(self, obj: Any) -> Any:
         """What stands for an object in the pickle, if something else does."""
+        if isinstance(obj, AnyStorage):
+            obj = self._whole(obj)
         if not isinstance(obj, StorageReference):
             return None
         return (*obj.persistent, None) if self._is_legacy else obj.persistent
@@ -120,15 +126,19 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
             if not t.__dict__:
                 return name_of("torch._utils", "_rebuild_parameter"), made
             return name_of("torch._utils", "_rebuild_parameter_with_state"), (*made, dict(t.__dict__))
-        if type(t) is Tensor and t.__dict__:
-            made = *self._plain_tensor(t), dict(t.__dict__)
-            return name_of("torch._tensor", "_rebuild_from_type_v2"), (made[0], name_of("torch", "Tensor"), *made[1:])
-        return self._plain_tensor(t)
+        plain, attributes = self._plain_tensor(t), attributes_of(t)
+        is_own = not type(t).__module__.startswith("autojit.")
+        if not is_own and not attributes:
+            return plain
+        kind = type(t) if is_own else name_of("torch", "Tensor")
+        return name_of("torch._tensor", "_rebuild_from_type_v2"), (plain[0], kind, plain[1], attributes or {})
 
     def _plain_tensor(self, t: Tensor) -> tuple[Any, ...]:
         """A dense tensor, without attributes of its own."""
         dtype = t.dtype
         if t.is_meta:
+            if skips_data():
+                warn("Serializing tensors on the meta device under skip_data context manager is a no-op")
             form = dtype, tuple(t.shape), t.stride(), t.requires_grad
             return name_of("torch._utils", "_rebuild_meta_tensor_no_storage"), form
         found, start, strides = self._storage(t)
@@ -150,6 +160,8 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
         """The storage a tensor looks at, where it begins there, and its strides in elements."""
         array: Any = t._array if type(t._array) is DeviceArray else array_of(t)
         root: Any = storage_of(t).array if t._array is not None else None
+        if root is not None and root.dtype != array.dtype and _is_dense(root) and type(root) is not DeviceArray:
+            root = _memory(root).view(array.dtype)
         if root is None or root.dtype != array.dtype or not _is_dense(root) or not _lies_in(array, root):
             root = array = array.copy(order="C") if type(array) is DeviceArray else np.ascontiguousarray(array)
         each = array.itemsize
@@ -157,17 +169,33 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
         strides = tuple(s // each for s in array.strides) if array.size else t.stride()
         return self._reference(root, t.dtype, str(t.device)), start, strides
 
-    def _reference(self, root: Array, dtype: DType, location: str) -> StorageReference:
-        key = (first_address(root), root.nbytes, dtype, location)
+    def _whole(self, memory: AnyStorage) -> StorageReference:
+        """A storage that is saved for itself."""
+        dtype = memory.dtype if isinstance(memory, TypedStorage) else None
+        return self._reference(memory.elements(dtype or uint8)._array, dtype, str(memory.device))
+
+    def _reference(self, root: Any, dtype: DType | None, location: str) -> StorageReference:
+        """What stands for memory; no dtype: bytes.
+
+        Raises:
+            UsageError: it was saved as elements of another dtype before, and a file has each memory once.
+        """
+        each = dtype if dtype in STORAGE_NAMES else uint8
+        key = (first_address(root), root.nbytes, location)
         known = self._references.get(key) if root.size else None
         if known is not None:
+            if known.dtype is not each:
+                raise UsageError(
+                    "save: Cannot save multiple tensors or storages that view the same data as different types",
+                    {"saved before as": known.dtype, "now as": each},
+                    "save one of them, and make the other from it after load; or a clone() of it",
+                )
             return known
         name = str(len(self.storages))
-        self.storages[name] = _memory(host_copy(root))
-        is_typed = dtype in STORAGE_NAMES
-        kind = name_of("torch", STORAGE_NAMES[dtype]) if is_typed else name_of("torch.storage", UNTYPED)
-        self.counts[name] = root.size if is_typed else root.nbytes
-        made = StorageReference(kind, name, self.counts[name], location)
+        self.storages[name] = np.zeros(root.nbytes, np.uint8) if skips_data() else _memory(host_copy(root))
+        kind = name_of("torch", STORAGE_NAMES[each]) if dtype is each else name_of("torch.storage", UNTYPED)
+        self.counts[name] = root.nbytes // each.size_bytes
+        made = StorageReference(kind, name, self.counts[name], location, each)
         self._references[key] = made
         self._kept.append(root)
         return made

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, NamedTuple
 from autojit.core.errors import ArgumentError, UnsupportedError, UsageError
 from autojit.core.top_level import top_level
 from autojit.io.archive import load_archive, save_archive
+from autojit.io.file_options import refuse_while_skipping, with_modules
 from autojit.io.legacy_file import is_legacy, read_legacy, unknown_in_legacy, write_legacy
 from autojit.io.load_errors import LoadError, reading
 from autojit.io.safetensors import Path, written_whole
@@ -103,7 +104,8 @@ def load(
         map_location: where tensors go: a device, a dict of places by those they were at, or a function of a storage and
             its place, which returns it moved (``storage.cuda(1)``), as it is (on the CPU), or None for where it was.
         weights_only: False lets the file hold whole modules, of autojit's classes and of those that the program has
-            imported: each is made without its initialiser and given its attributes.
+            imported: each is made without its initialiser and given its attributes. The environment variables
+            ``TORCH_FORCE_WEIGHTS_ONLY_LOAD`` and ``TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD`` say it for programs that do not.
         mmap: map the tensors' memory, so that it is read from the file when it is looked at; needs a path.
         pickle_load_args: ``encoding`` of the text of files from Python 2, as of ``pickle.load``.
 
@@ -120,14 +122,16 @@ def load(
         >>> aj.load(file)
         [tensor([0., 0.]), 'text']
     """
+    refuse_while_skipping()
     _refuse_other_pickles("load", pickle_module)
     encoding = pickle_load_args.pop("encoding", "utf-8")
     if pickle_load_args:
         raise TypeError(f"load: unknown arguments {', '.join(pickle_load_args)}; of pickle.load's there is encoding")
+    allows_modules = with_modules(weights_only)
     if isinstance(f, str | os.PathLike):
         path = os.fspath(f)
         with open(path, "rb") as file, reading(path):
-            return _read(file, map_location, str(path) if mmap else None, encoding, weights_only is False)
+            return _read(file, map_location, str(path) if mmap else None, encoding, allows_modules)
     if not hasattr(f, "read") or not hasattr(f, "seek"):
         raise AttributeError(
             f"{type(f).__name__!r} object has no attribute {'seek' if hasattr(f, 'read') else 'read'!r}. You can only "
@@ -137,7 +141,7 @@ def load(
     if mmap:
         raise ArgumentError("load: mmap=True needs a path, not an open file", {"got": type(f).__name__})
     with reading(f):
-        return _read(f, map_location, None, encoding, weights_only is False)
+        return _read(f, map_location, None, encoding, allows_modules)
 
 
 def _refuse_other_pickles(what: str, module: Any) -> None:
@@ -186,14 +190,14 @@ def _start_of(file: BinaryIO) -> bytes:
     return start
 
 
-def _read(file: BinaryIO, map_location: Any, path: str | None, encoding: str, with_modules: bool) -> Any:
+def _read(file: BinaryIO, map_location: Any, path: str | None, encoding: str, allows_modules: bool) -> Any:
     start = _start_of(file)
     if start[:2] == b"PK":
-        return read_file(file, map_location, path, encoding, with_modules)
+        return read_file(file, map_location, path, encoding, allows_modules)
     if is_legacy(start):
         if path is not None:
             raise LoadError("load: mmap=True maps torch's zip files; this one is older", fix="load(file)")
-        return read_legacy(file, map_location, encoding, with_modules)
+        return read_legacy(file, map_location, encoding, allows_modules)
     if start[_TAR_NAME] == b"ustar" or (start[:1] == b"\x80" and len(start) > 1 and 2 <= start[1] <= 5):
         raise LoadError(
             "load: this is a pickle of Python's, or a tar file as torch wrote before version 0.2",

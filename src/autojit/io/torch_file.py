@@ -21,7 +21,7 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.dtypes import DType
-from autojit.io.file_options import get_default_mmap_options, is_big_by_default
+from autojit.io.file_options import get_crc32_options, get_default_mmap_options, is_big_by_default, skips_data
 from autojit.io.load_errors import LoadError, refuse
 from autojit.io.pickle_reader import PickleReader, is_known, named_in
 from autojit.io.pickle_writer import PickleWriter
@@ -33,6 +33,7 @@ from autojit.nn.utils.prune import BasePruningMethod
 
 _ALIGNMENT = 64
 _LOCAL_HEADER_BYTES = 30
+_LONG_SIZES_BYTES = 20  # more in the header of a record above 2 GiB
 _MOST_RECORDS = 1 << 22
 _DAMAGED = (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error, ValueError, OverflowError, zlib.error)
 
@@ -56,7 +57,7 @@ def write_file(obj: Any, file: BinaryIO, name: str, protocol: int = 2, *, tells_
         if tells_order:
             out.add("byteorder", sys.byteorder.encode())
         for key, memory in writer.storages.items():
-            out.add(f"data/{key}", memory)
+            out.add(f"data/{key}", memory, is_checked=not skips_data())  # what comes later has another checksum
         out.add("version", b"3\n")
 
 
@@ -67,17 +68,24 @@ class _Records:
         self.archive = archive
         self.folder = folder
 
-    def add(self, name: str, content: Any) -> None:
-        """One more record."""
+    def add(self, name: str, content: Any, *, is_checked: bool = True) -> None:
+        """One more record, with its checksum unless it is not to be checked."""
         info = zipfile.ZipInfo(f"{self.folder}/{name}", (1980, 1, 1, 0, 0, 0))
-        begin = self.archive.start_dir + _LOCAL_HEADER_BYTES + len(info.filename.encode()) + 4
+        view = memoryview(content)
+        info.file_size = info.compress_size = view.nbytes
+        info.CRC = zlib.crc32(view) if is_checked and get_crc32_options() else 0
+        sizes_bytes = _LONG_SIZES_BYTES if view.nbytes > zipfile.ZIP64_LIMIT else 0
+        begin = self.archive.start_dir + _LOCAL_HEADER_BYTES + len(info.filename.encode()) + 4 + sizes_bytes
         padding = -begin % _ALIGNMENT
         info.extra = struct.pack("<2sH", b"FB", padding) + b"Z" * padding
-        view = memoryview(content)
-        info.file_size = view.nbytes
-        with self.archive.open(info, "w", force_zip64=view.nbytes > 1 << 31) as record:
-            record.write(view)
+        file: Any = self.archive.fp
+        info.header_offset = file.tell()
+        file.write(info.FileHeader())
+        file.write(view)
         info.extra = b""  # the directory at the end needs no padding
+        self.archive.filelist.append(info)
+        self.archive.NameToInfo[info.filename] = info
+        self.archive.start_dir = file.tell()
 
 
 # ---- reading
@@ -110,10 +118,10 @@ def read_file(
 
 
 def names_of_modules() -> dict[str, Any]:
-    """The classes of modules and pruning methods that the program has, autojit's own and others, and the functions of
-    ``nn.functional``, by their full names. Of two classes of one name the one made last is meant.
+    """The classes of modules, pruning methods and tensors that the program has, autojit's own and others, and the
+    functions of ``nn.functional``, by their full names. Of two classes of one name the one made last is meant.
     """
-    kinds: list[Any] = [aj.nn.Module, BasePruningMethod]
+    kinds: list[Any] = [aj.nn.Module, BasePruningMethod, aj.Tensor]
     for kind in kinds:  # grows as it is walked: classes that follow from those before
         kinds += [k for k in kind.__subclasses__() if not issubclass(k, JittedModule)]  # which have the names of others
     functions = [f for f in vars(aj.nn.functional).values() if isinstance(f, FunctionType)]
@@ -179,12 +187,13 @@ class _Reader:
         return info, begin
 
     def _record(self, name: str) -> Any:
-        """The bytes of a record in fresh memory; their checksum is verified."""
+        """The bytes of a record in fresh memory; their checksum is verified, if there is one."""
         info, begin = self._located(name)
         found = np.empty(info.file_size, np.uint8)
         self.source.file.seek(begin)
         refuse(filled(self.source.file, found) != info.file_size, f"the record {name} ends early")
-        refuse(zlib.crc32(found.data) != info.CRC, f"the record {name} is damaged: its checksum (CRC-32) is another")
+        is_damaged = info.CRC and zlib.crc32(found.data) != info.CRC  # 0: the writer made none
+        refuse(bool(is_damaged), f"the record {name} is damaged: its checksum (CRC-32) is another")
         return found
 
     def _check(self, info: zipfile.ZipInfo) -> None:

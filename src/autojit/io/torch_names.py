@@ -9,7 +9,7 @@ import collections
 import re
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from autojit.core.device import CPU, Device, DeviceLike
 from autojit.core.dtypes import BY_NAME, DType, dtype_of_numpy
 from autojit.core.layout import Layout
 from autojit.dispatch.on_device import placed, where_to
+from autojit.functions.copying import give_attributes
+from autojit.functions.storages import TypedStorage
 from autojit.io.load_errors import LoadError, refuse
 from autojit.tensor import Tensor
 from autojit.tensor.size import Size
@@ -40,26 +42,34 @@ class StorageKind(NamedTuple):
     dtype: DType
 
 
-class LoadedStorage:
+class LoadedStorage(TypedStorage):
     """The memory of a storage of a file, which its tensors share, and the device on which they will be."""
 
     def __init__(self, array: Any, place: Device = CPU) -> None:
         self.array = array
-        self.place = place
+        self.device = self.place = place
         self.roots: dict[DType, Tensor] = {}  # the first tensor of a dtype; others are views of it
 
-    @property
-    def device(self) -> Device:
-        """Where its tensors will be."""
-        return self.place
+    def __getattr__(self, name: str) -> Any:
+        """The tensor whose memory this is, made when the storage itself is used, as one that was saved is."""
+        if name not in ("_array", "_owner"):
+            raise AttributeError(f"a storage has no attribute {name!r}")
+        self._look_at(self.root(dtype_of_numpy(self.array.dtype)))
+        return vars(self)[name]
+
+    def root(self, dtype: DType) -> Tensor:
+        """A tensor of the whole memory."""
+        if dtype not in self.roots:
+            self.roots[dtype] = placed(wrap(self.flat(dtype)), self.place)
+        return self.roots[dtype]
 
     def to(self, device: DeviceLike) -> LoadedStorage:
         """The same memory for tensors on a device, which must be there."""
         return LoadedStorage(self.array, where_to(device))
 
-    def cpu(self) -> LoadedStorage:
+    def cpu(self) -> Self:
         """For tensors on the CPU."""
-        return LoadedStorage(self.array)
+        return type(self)(self.array)
 
     def cuda(self, device: DeviceLike = None) -> LoadedStorage:
         """For tensors on a CUDA device."""
@@ -197,10 +207,37 @@ def meta_tensor(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tenso
 
 
 def tensor_of_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
-    """torch's ``_rebuild_from_type_v2``: a tensor with attributes of its own, put back if they are a dict."""
-    if not any(function is known for known in (tensor_v2, tensor_v3, parameter)) or not isinstance(arguments, tuple):
-        raise LoadError("load: a tensor is rebuilt by an unknown function")
-    return _with_attributes(function(*arguments), state)
+    """torch's ``_rebuild_from_type_v2``: a tensor with attributes of its own, of a class that the user allowed.
+
+    That class's ``__setstate__`` gets the attributes; else they are put back if they are a dict, or one of the
+    dictionary and one of slots.
+    """
+    is_known = any(function is known for known in (tensor_v2, tensor_v3, parameter, meta_tensor))
+    refuse(not is_known or not isinstance(arguments, tuple), "a tensor is rebuilt by an unknown function")
+    made = function(*arguments)
+    if not isinstance(kind, Usable):
+        refuse(kind is not Tensor and not isinstance(kind, str), f"a tensor is made a {str(kind)[:60]}")
+        return _with_attributes(made, state)
+    is_class = isinstance(kind.found, type) and issubclass(kind.found, Tensor)
+    refuse(not is_class, f"a tensor is made a {kind.name[:60]}")
+    of_class = made.as_subclass(kind.found)
+    if hasattr(kind.found, "__setstate__"):
+        return give_attributes(of_class, state)
+    parts = state if isinstance(state, tuple) and len(state) == 2 else (state, {})
+    refuse(not all(_are_attributes(part) for part in parts), "the attributes of a tensor are malformed")
+    return give_attributes(of_class, parts)
+
+
+def _are_attributes(part: Any) -> bool:
+    return part is None or (isinstance(part, dict) and all(type(name) is str for name in part))
+
+
+class Usable:
+    """A class or function that may be used beyond those here, as the file names it."""
+
+    def __init__(self, name: str, found: Any) -> None:
+        self.name = name
+        self.found = found
 
 
 def layout_of(name: Any) -> Layout:

@@ -23,6 +23,7 @@ from autojit.jit.scripting import (
     fork,
     freeze,
     ignore,
+    interface,
     is_scripting,
     is_tracing,
     optimize_for_inference,
@@ -37,7 +38,7 @@ _fork, _wait, _script_if_tracing = fork, wait, script_if_tracing  # as TorchScri
 _overload = _overload_method = unused  # what is written of such a function is its types
 
 __all__ = [
-    "Future", "JitFunction", "annotate", "eager", "export", "fork", "freeze", "ignore",
+    "Future", "JitFunction", "annotate", "eager", "export", "fork", "freeze", "ignore", "interface",
     "is_scripting", "is_tracing", "jit", "optimize_for_inference", "script", "script_if_tracing", "trace", "unused",
     "wait",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ in the order of the program, which is one of the orders that forking allows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from autojit.core.absent_class import WithoutInstances
@@ -44,8 +44,15 @@ def script(obj: Callable[..., Any]) -> Any:
     return jit(obj)
 
 
-def trace(func: Callable[..., Any], example_inputs: object = ()) -> Any:
+def trace(
+    func: Callable[..., Any], example_inputs: object = (), *, check_trace: bool = True, check_tolerance: float = 1e-5,
+    strict: bool = True, example_kwarg_inputs: Mapping[str, object] | None = None,
+) -> Any:  # fmt: skip
     """``jit(func)``, called once with the examples (a tensor or a tuple) so that later calls run compiled.
+
+    Args:
+        check_trace, check_tolerance, strict: of torch's; they change nothing, since guards see to what traces miss.
+        example_kwarg_inputs: arguments of that call by their names.
 
     Example:
         >>> import autojit as aj
@@ -54,7 +61,8 @@ def trace(func: Callable[..., Any], example_inputs: object = ()) -> Any:
         tensor([2., 2.])
     """
     compiled = jit(func)
-    compiled(*(example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)))
+    given = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+    compiled(*given, **(example_kwarg_inputs or {}))
     return compiled
 
 
@@ -100,6 +108,7 @@ def unused(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 export = unused
+interface = unused  # what a class of TorchScript's modules promises; Python asks nobody to say it
 
 
 def is_scripting() -> bool:

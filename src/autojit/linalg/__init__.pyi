@@ -1,9 +1,10 @@
 """What autojit.linalg offers: written by ``tools/make_stubs.py``, not by hand."""
 
 from autojit.core.dtypes import DType
+from autojit.functions.special import Slogdet
 from autojit.linalg.factorizations import Eig, Eigh, LeastSquares, Polar, Qr, Svd
 from autojit.linalg.indefinite import LdlFactors, LdlFactorsWithInfo
-from autojit.linalg.products import Dims, Slogdet
+from autojit.linalg.products import Dims
 from autojit.linalg.reporting import CholeskyWithInfo, InverseWithInfo, SolutionWithInfo
 from autojit.linalg.triangular import Lu, LuFactor, LuFactorEx
 from autojit.tensor.tensor import Tensor
@@ -42,7 +43,7 @@ def matrix_norm(A: Tensor, ord: Any = 'fro', dim: Sequence[int] = ..., keepdim: 
 @overload
 def matrix_norm(A: Tensor, ord: Any = 'fro', *, axis: Sequence[int] = ..., keepdims: bool = False, dtype: DType | None = None, out: Tensor | None = None) -> Tensor: ...
 def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor: ...
-def matrix_rank(A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False, out: Tensor | None = None) -> Tensor: ...
+def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Tensor | None = None) -> Tensor: ...
 def matrix_sqrth(A: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor: ...
 @overload

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from autojit import ops
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import UsageError
+from autojit.core.sizes import seems_equal
 from autojit.dispatch.promotion import cast
 from autojit.functions.autocast import in_full_precision_on_devices
+from autojit.functions.comparison import eq, where
 from autojit.functions.derived import cross as vector_product
 from autojit.functions.method_forms import with_numpy_names
 from autojit.functions.out_arguments import with_out
 from autojit.functions.products import matmul as product_of_matrices
 from autojit.functions.reduction import norm as vector_p_norm
 from autojit.functions.refused_dtypes import refuses
+from autojit.functions.special import Slogdet
 from autojit.functions.views import diagonal as diagonal_view
-from autojit.linalg.factorizations import inv, require_floating, svdvals, tolerances
+from autojit.linalg.factorizations import require_floating, svdvals, tolerances
+from autojit.linalg.reporting import inv_ex
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.state import state
@@ -30,13 +34,6 @@ __all__ = [
 ]  # fmt: skip
 
 Dims = int | Sequence[int] | None
-
-
-class Slogdet(NamedTuple):
-    """Sign and log of the absolute value of a determinant."""
-
-    sign: Tensor
-    logabsdet: Tensor
 
 
 matmul = with_out(product_of_matrices)
@@ -61,7 +58,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
 
 
 @with_out
-def matrix_rank(A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
+def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """How many singular values exceed ``max(atol, rtol * largest)``; ``tol`` is the older name of ``atol``."""
     a = require_floating(A, "matrix_rank")
     relative, cutoff = tolerances(a, tol if atol is None else atol, rtol, hermitian)
@@ -120,8 +117,28 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
 def vector_norm(
     x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
-    """The p-norm of the elements along ``dim`` (of all of them by default)."""
+    """The p-norm of the elements along ``dim`` (of all of them by default).
+
+    Raises:
+        RuntimeError: no elements have a norm of this order: it is negative or infinite; or ``ord`` is complex.
+    """
+    if isinstance(ord, complex):
+        raise UsageError("linalg.vector_norm: Expected a non-complex scalar as the order of norm.")
+    if ord < 0 or ord == inf:
+        _require_elements(x, ord, dim)
     return vector_p_norm(x, ord, dim, keepdim, dtype)
+
+
+def _require_elements(x: Tensor, order: float, dim: Dims) -> None:
+    axes = range(type_of(x).ndim) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    for axis in axes or range(type_of(x).ndim):
+        if seems_equal(type_of(x).shape[normalize_axis(axis, type_of(x).ndim, "linalg.vector_norm")], 0):
+            place = "an empty tensor" if dim is None else f"the dimension {axis}, which is empty,"
+            raise UsageError(
+                f"linalg.vector_norm cannot compute the {order} norm on {place} because the operation does not have an "
+                "identity",
+                {"x": x},
+            )
 
 
 @with_out
@@ -174,6 +191,13 @@ def norm(A: Tensor, ord: Any = None, dim: Dims = None, keepdim: bool = False, *,
     is_matrix = (dim is None and type_of(A).ndim == 2) or (
         not isinstance(dim, int) and dim is not None and len(dim) == 2
     )
+    if isinstance(ord, str) and not is_matrix:
+        raise UsageError(
+            "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
+            if type_of(A).ndim < 2
+            else f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}",
+            {"A": A},
+        )
     if is_matrix:
         return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)  # type: ignore[arg-type]
     return vector_norm(A, ord, dim, keepdim, dtype=dtype)
@@ -181,11 +205,15 @@ def norm(A: Tensor, ord: Any = None, dim: Dims = None, keepdim: bool = False, *,
 
 @with_out
 def cond(A: Tensor, p: Any = None) -> Tensor:
-    """The condition number in a norm (2 by default)."""
+    """The condition number in a norm (2 by default), infinite of a singular matrix."""
+    if seems_equal(type_of(A).size, 0):
+        return A.real.sum((-2, -1)) if type_of(A).ndim > 1 else A
+    if p == "nuc":
+        values = svdvals(A)
+        return values.sum(-1) * values.reciprocal().sum(-1)
     if p in (None, 2, -2):
-        if type_of(A).size == 0:
-            return A.real.sum((-2, -1)) if type_of(A).ndim > 1 else A
         values = svdvals(A)
         top, bottom = values[..., 0], values[..., -1]
         return bottom / top if p == -2 else top / bottom
-    return matrix_norm(A, p) * matrix_norm(inv(A), p)
+    found = inv_ex(A)
+    return where(eq(found.info, 0), matrix_norm(A, p) * matrix_norm(found.inverse, p), inf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,13 +28,15 @@ def functional_call(
 
     Args:
         parameter_and_buffer_dicts: by the names of ``named_parameters`` and ``named_buffers``; or several such dicts.
+            Tensors that are plain attributes of a module, or are not there yet, can be given, too.
         args: the call's arguments, a tuple or a single one.
         tie_weights: a tensor also stands for other names of the same parameter.
         strict: every parameter and buffer must be given.
 
     Raises:
         RuntimeError: with ``strict``, names are missing or unknown.
-        ValueError: a name is in two dicts.
+        ValueError: a name is in two dicts, or two names of one parameter have different tensors.
+        TypeError: what is given, or what it replaces, is no tensor.
 
     Example:
         >>> import autojit as aj
@@ -61,44 +63,97 @@ def _merged(dicts: dict[str, Tensor] | Sequence[dict[str, Tensor]]) -> dict[str,
     return {name: tensor for d in dicts for name, tensor in d.items()}
 
 
-def _slots(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
-    """By full name, the dict that holds a parameter or buffer, and its key there."""
-    found: dict[str, tuple[dict[str, Any], str]] = {}
+_ABSENT: Any = object()
+
+
+class _Slot:
+    """Where a module holds a tensor under a name: a parameter, a buffer, or an attribute that may not be there yet."""
+
+    def __init__(self, root: Module, path: str) -> None:
+        owner, _, self.key = path.rpartition(".")
+        self.part = root.get_submodule(owner)
+
+    def _members(self) -> dict[str, Any] | None:
+        for members in (self.part._parameters, self.part._buffers):
+            if self.key in members:
+                return members
+        return None
+
+    def get(self) -> Any:
+        """What is there."""
+        members = self._members()
+        return getattr(self.part, self.key, _ABSENT) if members is None else members[self.key]
+
+    def put(self, tensor: Any) -> None:
+        """Hold another tensor, or none any more."""
+        members = self._members()
+        if tensor is _ABSENT:
+            delattr(self.part, self.key)
+        elif members is None:
+            setattr(self.part, self.key, tensor)
+        else:
+            members[self.key] = tensor
+
+
+def _registered(module: Module) -> dict[str, Any]:
+    """The parameters and buffers by all their full names."""
+    found: dict[str, Any] = {}
     for prefix, part in module.named_modules(remove_duplicate=False):
         for members in (part._parameters, part._buffers):
-            for key in members:
-                found[f"{prefix}.{key}" if prefix else key] = (members, key)
+            found.update({f"{prefix}.{key}" if prefix else key: tensor for key, tensor in members.items()})
     return found
+
+
+def _tied(given: dict[str, Tensor], registered: dict[str, Any]) -> dict[str, Tensor]:
+    """What is given, under the other names of the same parameters, too."""
+    by_tensor: dict[int, list[str]] = {}
+    for name in given:
+        if registered.get(name) is not None:
+            by_tensor.setdefault(id(registered[name]), []).append(name)
+    for names in by_tensor.values():
+        if len({id(given[name]) for name in names}) > 1:
+            raise ValueError(
+                f"functional_call got multiple values for keys {sorted(names)}, which are tied. Consider using "
+                "tie_weights=False"
+            )
+    others = {name: tensor for name, tensor in registered.items() if name not in given and id(tensor) in by_tensor}
+    return {**given, **{name: given[by_tensor[id(tensor)][0]] for name, tensor in others.items()}}
+
+
+def _check_names(module: Module, wanted: dict[str, Tensor], registered: dict[str, Any]) -> None:
+    unknown = sorted(name for name in wanted if name not in registered)
+    missing = sorted(name for name, tensor in registered.items() if name not in wanted and tensor is not None)
+    if unknown or missing:
+        parts = [f"Unexpected key(s): {', '.join(map(repr, unknown))}."] if unknown else []
+        parts += [f"Missing key(s): {', '.join(map(repr, missing))}."] if missing else []
+        raise UsageError(f"Error(s) in reparametrizing for {type(module).__name__}:\n\t" + "\n\t".join(parts))
 
 
 @contextmanager
 def _replaced(module: Module, given: dict[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
-    slots = _slots(module)
-    wanted = dict(given)
-    if tie_weights:
-        by_tensor = {id(slots[name][0][slots[name][1]]): tensor for name, tensor in given.items() if name in slots}
-        for name, (members, key) in slots.items():
-            if members[key] is not None and name not in wanted and id(members[key]) in by_tensor:
-                wanted[name] = by_tensor[id(members[key])]
-    unknown = [name for name in given if name not in slots]
-    missing = [name for name, (members, key) in slots.items() if name not in wanted and members[key] is not None]
-    if strict and (unknown or missing):
-        parts = [f"Unexpected key(s): {', '.join(unknown)}."] if unknown else []
-        parts += [f"Missing key(s): {', '.join(missing)}."] if missing else []
-        raise UsageError(f"Error(s) in reparametrizing for {type(module).__name__}:\n\t" + "\n\t".join(parts))
-    wanted = {name: tensor for name, tensor in wanted.items() if name in slots}
-    kept = {name: slots[name][0][slots[name][1]] for name in wanted}
+    said: Mapping[str, object] = given
+    for name, tensor in said.items():
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(f"functional_call: {name!r}: {tensor} is not an instance of torch.Tensor")
+    registered = _registered(module) if tie_weights or strict else {}
+    wanted = _tied(given, registered) if tie_weights else dict(given)
+    if strict:
+        _check_names(module, wanted, registered)
+    slots = {name: _Slot(module, name) for name in wanted}
+    kept = {name: slot.get() for name, slot in slots.items()}
+    for name, old in kept.items():
+        if not (old is None or old is _ABSENT or isinstance(old, Tensor)):
+            raise TypeError(f"functional_call: attribute `{name}`: {old} is not an instance of torch.Tensor")
     try:
-        for name, tensor in wanted.items():
-            members, key = slots[name]
-            members[key] = tensor
+        for name, new in wanted.items():
+            slots[name].put(new)
         yield
     finally:
         for name, old in kept.items():
-            members, key = slots[name]
-            if name in given and members[key] is not given[name]:
-                given[name] = members[key]
-            members[key] = old
+            new = slots[name].get()
+            if name in given and new is not given[name] and new is not _ABSENT:
+                given[name] = new
+            slots[name].put(old)
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

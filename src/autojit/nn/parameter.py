@@ -67,7 +67,7 @@ class Parameter(Tensor):
         return found
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return _rebuild_parameter, (self.detach(), self.requires_grad)
+        return _rebuild_parameter, (self.detach(), self.requires_grad, dict(self.__dict__))
 
 
 class Buffer(Tensor):
@@ -95,8 +95,10 @@ class Buffer(Tensor):
         return _rebuild_buffer, (self.detach(), self.persistent)
 
 
-def _rebuild_parameter(data: Tensor, requires_grad: bool) -> Parameter:
-    return Parameter(data, requires_grad)
+def _rebuild_parameter(data: Tensor, requires_grad: bool, attributes: dict[str, Any] | None = None) -> Parameter:
+    made = Parameter(data, requires_grad)
+    made.__dict__.update(attributes or {})
+    return made
 
 
 def _rebuild_buffer(data: Tensor, persistent: bool) -> Buffer:

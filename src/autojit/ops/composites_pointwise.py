@@ -31,12 +31,13 @@ __all__ = [
 @rounded_once
 def lerp(start: O, end: O, weight: O | Number) -> O:
     """``start + weight * (end - start)``, exact at both ends."""
-    gap = sub(end, start)
     if hasattr(type(weight), "as_operand"):  # a number of a step
         weight = literal(start, weight)
     if isinstance(weight, NUMBERS):
         share: Any = weight
-        return add(start, mul(gap, weight)) if magnitude(share) < 0.5 else sub(end, mul(gap, 1 - share))
+        back = sub(start, end)  # in the order of axes of ``start``, as the result is
+        return sub(start, mul(back, weight)) if magnitude(share) < 0.5 else add(mul(back, 1 - share), end)
+    gap = sub(end, start)
     from_start = add(start, mul(gap, weight))
     from_end = sub(end, mul(gap, sub(1, weight)))
     return where(lt(modulus(weight), 0.5), from_start, from_end)

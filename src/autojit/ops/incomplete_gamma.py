@@ -1,7 +1,8 @@
 """The regularised incomplete gamma functions ``P(a, x)`` and ``Q(a, x) = 1 - P(a, x)``.
 
 Evaluated in float64: by the power series of P for x < a + 1, by the continued fraction of Q (modified Lentz) elsewhere,
-so that neither is formed by a difference that cancels. Source: Press et al., Numerical Recipes, 3rd ed., 6.2.
+so that neither is formed by a difference that cancels. Source: Press et al., Numerical Recipes, 3rd ed., 6.2. Both need
+some sqrt(a) terms; from a = 10,000 Temme's uniform expansion takes their place. Source: DLMF, 8.12.
 """
 
 from __future__ import annotations
@@ -25,6 +26,18 @@ __all__ = ["Igamma", "Igammac", "igamma", "igammac"]
 _MOST_TERMS = 10_000
 _EPSILON = float(np.finfo(np.float64).eps)
 _TINY = 1e-300
+_LARGE = 1e4
+_TEMME = (  # c_k, whose sum over a**-k is the correction: each a power series in eta
+    (
+        -1 / 3, 1 / 12, -1.4814814814814815e-2, 1.1574074074074074e-3, 3.527336860670194e-4, -1.7875514403292181e-4,
+        3.9192631785224378e-5, -2.1854485106799922e-6, -1.85406221071516e-6, 8.296711340953086e-7,
+    ),
+    (
+        -1.8518518518518519e-3, -3.4722222222222222e-3, 2.6455026455026455e-3, -9.9022633744855967e-4,
+        2.0576131687242798e-4, -4.0187757201646091e-7, -1.8098550334489978e-5, 7.6491609160811101e-6,
+    ),
+    (4.1335978835978836e-3, -2.6813271604938272e-3, 7.7160493827160494e-4, 2.0093878600823045e-6),
+)  # fmt: skip
 
 
 def _series(a: Ndarray, x: Ndarray) -> Ndarray:
@@ -60,6 +73,20 @@ def _fraction(a: Ndarray, x: Ndarray) -> Ndarray:
     return total
 
 
+def _uniform(a: Ndarray, x: Ndarray) -> tuple[Ndarray, Ndarray]:
+    """(P, Q) for a large ``a``: those of the normal distribution that the gamma distribution tends to, corrected."""
+    off = (x - a) / a
+    near = np.clip(off, -0.01, 0.01)
+    half = np.where(near == off, sum((-near) ** k / k for k in range(2, 11)), off - np.log1p(off))
+    eta = np.sign(off) * np.sqrt(2.0 * half)
+    at = np.clip(eta, -1.0, 1.0)  # beyond, the correction is 0
+    correction = sum(np.polynomial.polynomial.polyval(at, c) * a**-k for k, c in enumerate(_TEMME))
+    correction = correction * np.exp(-a * half) / np.sqrt(2.0 * np.pi * a)
+    place = eta * np.sqrt(a / 2.0)
+    lower, upper = (0.5 * np.asarray(reference.erfc(v)) for v in (-place, place))
+    return lower - correction, upper + correction
+
+
 def _both(a: Any, x: Any) -> tuple[Ndarray, Ndarray]:
     """(P, Q) of operands in one shape; NaN where a or x is negative or a NaN, or both are 0."""
     a, x = (np.array(v, np.float64) for v in np.broadcast_arrays(a, x))
@@ -72,13 +99,16 @@ def _both(a: Any, x: Any) -> tuple[Ndarray, Ndarray]:
     lower[endless], upper[endless] = 0.0, 1.0
     inside = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)
     with np.errstate(all="ignore"):
+        large = inside & (a >= _LARGE)
+        lower[large], upper[large] = _uniform(a[large], x[large])
+        inside &= ~large
         for chosen, function, first, second in (
             (inside & (x < a + 1.0), _series, lower, upper),
             (inside & (x >= a + 1.0), _fraction, upper, lower),
         ):
             p, y = a[chosen], x[chosen]
             factor = np.exp(p * np.log(y) - y - np.asarray(reference.lgamma(p)))
-            first[chosen] = function(p, y) * factor
+            first[chosen] = np.clip(function(p, y) * factor, 0.0, 1.0)
             second[chosen] = 1.0 - first[chosen]
     return lower, upper
 

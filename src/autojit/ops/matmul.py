@@ -11,6 +11,7 @@ import numpy as np
 
 from autojit.core.dtypes import HALVES, DType, bool_, float32
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
+from autojit.core.number_ranges import in_range
 from autojit.core.records import record
 from autojit.core.sizes import fit, seems_equal
 from autojit.core.types import TensorType
@@ -196,7 +197,24 @@ def inner_axes_differ(x: Operand | TensorType, w: Operand | TensorType) -> Shape
     if len(w_shape) > 1 and x_shape[-1] == w_shape[-1]:
         fix = "transpose the second operand: x @ w.mT"
     expected = f"x axis -1 ({x_shape[-1]}) == w axis {w_axis} ({w_shape[w_axis]})"
-    return ShapeError("matmul: inner axes differ", {"x": x, "w": w, "expected": expected}, fix)
+    facts = {"x": x, "w": w, "expected": expected, "torch": _words_of_torch(x_shape, w_shape)}
+    return ShapeError("matmul: inner axes differ", facts, fix)
+
+
+def _words_of_torch(x: tuple[int, ...], w: tuple[int, ...]) -> str:
+    """By which people and programs know the error."""
+    first, second = ("x".join(map(str, shape)) for shape in (x, w))
+    if len(x) == len(w) == 1:
+        same = "to have the same number of elements"
+        return f"inconsistent tensor size, expected tensor [{first}] and src [{second}] {same}"
+    if len(w) == 1:
+        return f"size mismatch, got input ({prod(x[:-1])}), mat ({first}), vec ({second})"
+    if len(w) > 2:
+        batches = prod(w[:-2])
+        wanted, got = [batches, x[-1]], [batches, w[-2]]
+        return f"Expected size for first two dimensions of batch2 tensor to be: {wanted} but got: {got}."
+    rows = "x".join(map(str, (prod(x[:-1]), x[-1])))
+    return f"mat1 and mat2 shapes cannot be multiplied ({rows} and {second})"
 
 
 def _shape_of(x: Any) -> tuple[int, ...]:
@@ -395,6 +413,7 @@ def require_base(what: str, base: O, product: O, dtype: DType | None = None) -> 
 def _scaled_sum(what: str, base: O, product: Callable[[O, O], O], x: O, w: O, beta: float, alpha: float) -> O:
     """Of halves added up in float32, in which they are multiplied, and rounded with the summand."""
     dtype = x.spec.dtype
+    beta, alpha = (in_range(n, dtype) if isinstance(n, complex) else n for n in (beta, alpha))
     is_wide = dtype in HALVES and w.spec.dtype is dtype
     if is_wide and product is matmul and x.spec.ndim == w.spec.ndim == 2:
         total = bind(Matmul(float32), x, w)  # whose derivative reads halves

@@ -435,7 +435,8 @@ def argmin(x: O, axis: int | None = None, keep: bool = False) -> O:
 
 def _position(op: type[Position], x: O, axis: int | None, keep: bool) -> O:
     shape = x.spec.shape
-    if axis is None or not shape:
+    along = None if axis is None else normalize_axis(axis, len(shape), op.name)
+    if along is None or not shape:
         flat = bind(op((0,)), reshape(x, (x.spec.size,)))
         return reshape(flat, (1,) * len(shape)) if keep else flat
-    return _reduce(op, x, normalize_axis(axis, len(shape), op.name), keep)
+    return _reduce(op, x, along, keep)

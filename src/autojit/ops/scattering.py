@@ -277,6 +277,10 @@ def index_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
 def scatter_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
     """``scatter`` that folds: "add", "mul", "max" or "min"."""
     axis = normalize_axis(axis, base.spec.ndim, "scatter")
+    if base.spec.ndim == 1:
+        index, src = (reshape(x, (1,)) if x.spec.ndim == 0 else x for x in (index, src))
+    if any(surely_equal(n, 0) for n in index.spec.shape):
+        return _unchanged(base, axis, index, src, combine)
     if base.spec.ndim == 0:
         line, places = reshape(base, (1,)), reshape(index, (1,))
         return reshape(bind(Scatter(0, combine), line, reshape(src, (1,)), places), ())
@@ -292,6 +296,15 @@ def scatter_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
     return bind(Scatter(axis, combine), base, used, index)
 
 
+def _unchanged(base: O, axis: int, index: O, src: O, combine: str) -> O:
+    """A scatter of an index without elements: its other extents, and those of ``src``, mean nothing."""
+    line = base if base.spec.ndim else reshape(base, (1,))
+    shape = (*line.spec.shape[:axis], 0, *line.spec.shape[axis + 1 :])
+    none = strided_slice(reshape(src, (src.spec.size,)), (0,), (0,))
+    found = bind(Scatter(axis, combine), line, reshape(none, shape), reshape(index, shape))
+    return found if base.spec.ndim else reshape(found, ())
+
+
 def index_add(base: O, axis: int, index: O, src: O) -> O:
     """torch.index_add with alpha 1: slice ``j`` of ``src`` added to slice ``index[j]`` of ``base``."""
     return _update_slices(base, normalize_axis(axis, base.spec.ndim, "index_add"), index, src, "add")
@@ -304,6 +317,7 @@ def index_copy(base: O, axis: int, index: O, src: O) -> O:
 
 def _update_slices(base: O, axis: int, index: O, src: O, combine: str) -> O:
     op = IndexUpdate(axis, combine)
+    index = reshape(index, (1,)) if index.spec.ndim == 0 else index
     op.result_type(base.spec, src.spec, index.spec)  # NumPy would broadcast a source that does not fit
     return bind(op, base, src, index)
 

@@ -12,6 +12,7 @@ from autojit.functions import products as _products
 from autojit.jit import pytree as _pytree
 from autojit.sparse import construct, methods, rules  # noqa: F401  (methods attaches itself)
 from autojit.sparse.construct import sparse_coo_tensor, sparse_csr_tensor
+from autojit.sparse.diagonals import spdiags as spdiags
 from autojit.sparse.products import mm, sampled_addmm
 from autojit.sparse.softmaxes import log_softmax, softmax
 from autojit.sparse.tensor import SparseTensor, make
@@ -67,6 +68,16 @@ ports.sparse = _Port()
 _pytree.register(SparseTensor, _taken_apart, _put_together)
 
 __all__ = [
-    "SparseTensor", "addmm", "log_softmax", "mm", "sampled_addmm", "softmax", "sparse_coo", "sparse_coo_tensor",
-    "sparse_csr", "sparse_csr_tensor", "sum",
+    "SparseTensor",
+    "addmm",
+    "log_softmax",
+    "mm",
+    "sampled_addmm",
+    "softmax",
+    "sparse_coo",
+    "sparse_coo_tensor",
+    "sparse_csr",
+    "sparse_csr_tensor",
+    "spdiags",
+    "sum",
 ]  # fmt: skip

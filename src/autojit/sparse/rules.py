@@ -20,6 +20,7 @@ from autojit.functions.shape import cat, stack
 from autojit.history.op_node import rename_node
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
+from autojit.sparse.places import RULES_OF_PLACES, flat_places
 from autojit.sparse.tensor import SparseTensor, beside, concrete_indices, make
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
@@ -65,17 +66,7 @@ def once(s: Tensor) -> SparseTensor:
 
 def places(s: SparseTensor) -> Tensor:
     """Each element's place in the flattened sparse axes: ``i64[n]``."""
-    return _flat(s._index_part, type_of(s).shape)
-
-
-def _flat(indices: Tensor, shape: tuple[int, ...]) -> Tensor:
-    axes = type_of(indices).shape[0]
-    if not axes:
-        return indices.new_zeros((type_of(indices).shape[1],))
-    found = indices[0]
-    for axis in range(1, axes):
-        found = found * shape[axis] + indices[axis]
-    return found
+    return flat_places(s._index_part, type_of(s).shape)
 
 
 def gathered(x: Tensor, indices: Tensor) -> Tensor:
@@ -83,7 +74,7 @@ def gathered(x: Tensor, indices: Tensor) -> Tensor:
     shape = type_of(x).shape
     axes = type_of(indices).shape[0]
     rows = x.reshape((prod(shape[:axes]), *shape[axes:]))
-    return rows.index_select(0, _flat(indices, shape))
+    return rows.index_select(0, flat_places(indices, shape))
 
 
 def dense(s: SparseTensor) -> Tensor:
@@ -319,5 +310,5 @@ def _permuted(s: SparseTensor, axes: tuple[int, ...]) -> SparseTensor:
 _RULES: dict[str, Rule] = {
     "add": _add, "sub": _add, "mul": _mul, "guarded_mul": _mul, "masked_mul": _mul, "div": _div, "pow": _power,
     "sum": _sum, "matmul": _matmul, "permute": _permute, "neg": _linear, "cast": _linear, "conj": _linear,
-    "real": _linear, "imag": _linear,
+    "real": _linear, "imag": _linear, **RULES_OF_PLACES,
 }  # fmt: skip

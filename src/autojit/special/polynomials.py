@@ -1,7 +1,8 @@
 """Orthogonal polynomials of a degree, by their three-term recurrences: differentiable, and fused in compiled steps.
 
 ``n`` is a number, or a tensor of degrees, whose greatest one is read; fractions are cut off. Negative degrees give
-0, as in torch. The rounding error grows with the degree, linearly inside the interval of orthogonality.
+0, as in torch, and so do infinite ones, NaN and all from 2 ** 63. The rounding error grows with the degree, linearly
+inside the interval of orthogonality.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from autojit.tensor.state import holders, set_layers, state
 
 Next = Callable[[Tensor, int, Tensor, Tensor], Tensor]  # (x, k, p[k], p[k - 1]) to p[k + 1]
 
+_TOO_HIGH = 2.0**63
+
 
 def _polynomial(name: str, first: Callable[[Tensor], Tensor], follow: Next, doc: str) -> Callable[..., Tensor]:
     def polynomial(input: Any, n: Any) -> Tensor:
         refuse_numbers(f"special_{name}", input, n, ("input", "n"))
         if not isinstance(n, Tensor):
-            return _of_degree(floating(input, name), int(n))
+            return _of_degree(floating(input, name), int(n) if abs(n) < _TOO_HIGH else -1)
         x, degrees = floating_together(input, n, name)
         degrees = degrees.detach().trunc()
+        degrees = where(degrees.abs() < _TOO_HIGH, degrees, -1.0)
         found = where(degrees.eq(0), ones_like(x), 0.0)
         for degree, value in enumerate(_values(x, _greatest(degrees)), 1):
             found = where(degrees.eq(degree), value, found)

@@ -32,6 +32,9 @@ class Size(tuple[int, ...]):
     def __add__(self, other: tuple[Any, ...]) -> Size:
         return Size(tuple.__add__(self, other))
 
+    def __radd__(self, other: tuple[Any, ...]) -> Size:
+        return Size(tuple.__add__(other, self))
+
     def __mul__(self, count: SupportsIndex) -> Size:
         return Size(tuple.__mul__(self, count))
 

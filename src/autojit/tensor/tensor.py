@@ -100,7 +100,7 @@ class Tensor(TensorMethods):
         found: Tensor = _object_new(kind)
         for name in SLOTS:
             setattr(found, name, getattr(made, name))
-        for name in _slots_besides(kind):
+        for name in slots_besides(kind):
             if hasattr(self, name):
                 setattr(found, name, getattr(self, name))
         return found
@@ -243,7 +243,7 @@ SLOTS = tuple([name for name in Tensor.__slots__ if not name.startswith("__")])
 
 
 @functools.cache
-def _slots_besides(kind: type) -> tuple[str, ...]:
+def slots_besides(kind: type) -> tuple[str, ...]:
     """The slots that a subclass adds."""
     found: list[str] = []
     for cls in kind.__mro__[: kind.__mro__.index(Tensor)]:

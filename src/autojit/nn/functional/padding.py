@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import autojit as aj
 from autojit import ops
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.number_ranges import in_range
 from autojit.core.sizes import seems_equal
-from autojit.dispatch.digits import in_range
 from autojit.dispatch.kernels import in_one_step
 from autojit.functions.formats import laid_out_as
 from autojit.functions.own_memory import own_memory

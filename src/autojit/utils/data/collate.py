@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,10 @@ import autojit as aj
 from autojit.tensor import Tensor
 
 FunctionsOfTypes = Mapping[Any, Callable[..., Any]]
+
+
+np_str_obj_array_pattern = re.compile(r"[SaUO]")
+"""What dtypes of arrays of texts and objects begin with, under torch's name, which readers of files import."""
 
 
 def default_convert(data: Any) -> Any:
