@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import autojit as aj
-from autojit.core.epoch import guard_epoch
+from autojit.core.epoch import guard_epoch, meet
 from autojit.runtime.object_layout import layout_is_known
 
 needs_native_calls = pytest.mark.skipif(not layout_is_known(), reason="no native entry here")
@@ -67,6 +67,8 @@ def test_steps_compute_by_the_flags_that_modules_have_now() -> None:
 
 def test_the_guard_epoch_is_the_same_where_all_flags_are() -> None:
     outer = _Factor(_Factor(), aj.nn.Sequential(_Factor()))
+    for part in outer.modules():
+        meet(vars(part))
     draw = random.Random(0)
     epochs: dict[tuple[bool, ...], int] = {}
     for _ in range(80):

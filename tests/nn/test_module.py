@@ -10,6 +10,7 @@ import pytest
 
 import autojit as aj
 from autojit import nn
+from autojit.core.epoch import meet
 from autojit.tensor.state import guard_epoch
 
 
@@ -121,6 +122,10 @@ def test_loading_with_assign_takes_the_tensors_themselves() -> None:
 def test_train_and_eval_reach_the_whole_tree_and_bump_the_guard_epoch() -> None:
     net = _net()
     before = int(guard_epoch[0])
+    net.train(False).train()
+    assert int(guard_epoch[0]) == before, "nothing that is compiled has read the modules"
+    for module in net.modules():
+        meet(vars(module))
     net.eval()
     assert not any(module.training for module in net.modules())
     assert int(guard_epoch[0]) != before
@@ -135,9 +140,12 @@ def test_plain_attributes_bump_the_guard_epoch_only_when_they_change() -> None:
     module = nn.Module()
     module.scale = 1.0
     before = int(guard_epoch[0])
-    module.scale = 1.0
-    assert int(guard_epoch[0]) == before
     module.scale = 2.0
+    assert int(guard_epoch[0]) == before, "nothing that is compiled has read it"
+    meet(vars(module), module._modules)
+    module.scale = 2.0
+    assert int(guard_epoch[0]) == before
+    module.scale = 3.0
     assert int(guard_epoch[0]) == before + 1
     module.child = nn.ReLU()
     assert int(guard_epoch[0]) > before + 1

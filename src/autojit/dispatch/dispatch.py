@@ -13,11 +13,12 @@ import numpy as np
 from autojit.core.device import CPU, Device
 from autojit.core.dtypes import DType, bfloat16
 from autojit.core.errors import tensor_expected
+from autojit.core.number_ranges import in_range
 from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import for_history, here
 from autojit.core.types import TensorType
-from autojit.dispatch.digits import exact, in_range, is_of_step, plain, with_digits
+from autojit.dispatch.digits import exact, is_of_step, plain, with_digits
 from autojit.dispatch.refused_operands import is_elsewhere, left_of_batch, refusal, refused_outside
 from autojit.dispatch.shown_memory import shows_memory_of
 from autojit.history.recording import record, record_pair, record_several, record_single, wants_any

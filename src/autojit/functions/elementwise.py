@@ -66,8 +66,7 @@ def scaled(other: Operand, alpha: Number, beside: Operand | None = None) -> Any:
     if type(alpha) is bool and not (_is_bool(other) and (beside is None or _is_bool(beside))):
         raise UsageError("Boolean alpha only supported for Boolean results.")
     if isinstance(other, Tensor) and isinstance(beside, Tensor) and type_of(other).dtype is not type_of(beside).dtype:
-        types = [(type_of(t).dtype, type_of(t).ndim) for t in (beside, other)]
-        other = cast(other, result_type(types))  # torch multiplies in the dtype of the result
+        other = cast(other, result_type([(type_of(t).dtype, type_of(t).ndim) for t in (beside, other)]))  # as in torch
     kind = type_of(other).dtype if isinstance(other, Tensor) else complex128
     if isinstance(alpha, _COMPLEX) and not any(is_complex_operand(x) for x in (other, beside)):
         raise UsageError("For non-complex input tensors, argument alpha must not be a complex number.")
@@ -88,8 +87,7 @@ def times(x: Tensor, factor: Number) -> Tensor:
     if is_one(factor):
         return x
     fitting = number(factor, dtype) if dtype.category < 2 or isinstance(factor, _COMPLEX) else factor
-    found: Tensor = with_lasting_constants(mul(x, fitting), x)
-    return found
+    return with_lasting_constants(mul(x, fitting), x)
 
 
 def _scaled_halves(x: Operand, y: Operand, alpha: Number) -> Tensor | None:

@@ -398,11 +398,8 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: A
         >>> aj.cov(aj.tensor([1.0, 3.0]), fweights=aj.tensor([1, 3]))
         tensor(1.)
     """
-    if type_of(input).ndim > 2:
-        raise UsageError(
-            "cov(): expected input to have two or fewer dimensions but got an input with "
-            f"{type_of(input).ndim} dimensions"
-        )
+    if (n := type_of(input).ndim) > 2:
+        raise UsageError(f"cov(): expected input to have two or fewer dimensions but got an input with {n} dimensions")
     if type_of(input).dtype is bool_:
         raise UsageError("cov(): bool dtype is not supported for input")
     x = input if type_of(input).ndim == 2 else reshape(input, (1, -1))
