@@ -23,7 +23,7 @@ from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.inline import live
 from autojit.ops.numpy_program import function_of
 from autojit.ops.sources import Full
-from autojit.tensor.state import state
+from autojit.tensor.state import computes_at_once, state
 from autojit.tensor.tensor import Tensor, type_of
 
 __all__ = ["by_calls", "calls_of_ops"]
@@ -95,7 +95,11 @@ def by_calls(what: tuple[Any, ...], function: Callable[..., Any], *operands: Ten
     Where ``what`` holds other things than names and ints (not truth values, which are equal to ints), nothing is kept.
     """
     now = state.__dict__
-    if now["divert"] is not None or now["observer"] is not None or not _NAMING.issuperset(map(type, what)):
+    if (
+        (now["divert"] is not None and not computes_at_once())
+        or now["observer"] is not None
+        or not _NAMING.issuperset(map(type, what))
+    ):
         return function(*operands)
     key: tuple[Any, ...] = what
     for t in operands:

@@ -65,7 +65,7 @@ def _reflected(function: Callable[[Any, Any], Tensor], op_name: str = "") -> Cal
 
 def _quotient_of(x: Operand, y: Tensor) -> Tensor:
     """``x / y``; of a number and halves it is the number times their reciprocal, which is rounded, as in torch."""
-    if type(x) in (int, float) and type_of(y).dtype in HALVES:
+    if isinstance(x, (int, float)) and type(x) is not bool and type_of(y).dtype in HALVES:  # numbers of steps too
         return f.mul(f.reciprocal(y), x)
     return f.div(x, y)
 

@@ -195,8 +195,9 @@ class CallOfCapture:
             made = [found[k] for k in stage.places if k < len(found)]
             node = next((t._grad_fn for t in made if t._requires_grad), None)
             if isinstance(node, OpNode) and node.op is stage.op:
-                for number in stage.op.shown:
-                    node.results[number] = shell_of(made[number])
+                shells = {number: shell_of(made[number]) for number in stage.op.shown}
+                if shells:  # what nodes of one plan have said of their results they share
+                    node.results = [shells.get(number, kept) for number, kept in enumerate(node.results)]
         for node in nodes.values():
             if isinstance(node, OpNode):
                 kept = [t if isinstance(t, Tensor) else None for t in (*node.primals, *node.results)]

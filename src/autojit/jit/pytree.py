@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import accumulate
 from operator import itemgetter
@@ -129,6 +129,16 @@ def _flatten(tree: object, add: Callable[[Any], None]) -> TreeSpec:
         return LEAF
     kind, parts, keys = found
     return node(kind, [_flatten(part, add) for part in parts], keys)
+
+
+def leaves_of(tree: object) -> Iterator[Any]:
+    """The leaves in order, of a nest whose structure does not matter: its keys may be numbers of a step."""
+    found = taken_apart(tree)
+    if found is None:
+        yield tree
+        return
+    for part in found[1]:
+        yield from leaves_of(part)
 
 
 def node(kind: Any, children: Iterable[TreeSpec], keys: tuple[Any, ...]) -> TreeSpec:

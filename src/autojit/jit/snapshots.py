@@ -32,7 +32,7 @@ from autojit.jit.line_by_line import FlaggedBase, LeftHooks, MadeLayers, NewPlac
 from autojit.jit.observer import Observer
 from autojit.jit.outcomes import DrawnOtherwise, Rebinds, Releases, Turned
 from autojit.jit.places import Location, is_a
-from autojit.jit.pytree import flatten, taken_apart
+from autojit.jit.pytree import flatten, leaves_of, taken_apart
 from autojit.jit.replaced_code import note_class, watch
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING, DictGuard
@@ -93,10 +93,10 @@ class Snapshot:
         if observer.counted.put_layers_back():
             raise MadeLayers
         self._refuse_hooks()
-        if any(isinstance(t, Tensor) and t._retains_grad and t._grad is None for t in flatten(result)[0]):
+        if any(isinstance(t, Tensor) and t._retains_grad and t._grad is None for t in leaves_of(result)):
             raise RetainsGradient().always()
         flagged = [t._storage for t, flag in self._flags if t._requires_grad is not flag and t._storage is not None]
-        if any(isinstance(t, Tensor) and t._view is not None and t._storage in flagged for t in flatten(result)[0]):
+        if any(isinstance(t, Tensor) and t._view is not None and t._storage in flagged for t in leaves_of(result)):
             raise FlaggedBase().always()
         assert call.trace is not None
         call.trace.asks_attributes = observer.attributes.check(result, observer.outside)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.dtypes import default_dtype, float64, int64
+from autojit.core.dtypes import HALVES, default_dtype, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import SourceLocation, here
@@ -136,6 +136,8 @@ class TracedNumber:
     def _combine(self, other: object, function: Callable[[Any, Any], Any], kind: type | None, swapped: bool) -> Any:
         if isinstance(other, Tensor):
             mine = self._beside(other)
+            if function is operator.truediv and not swapped and type_of(other).dtype in HALVES:
+                return other.reciprocal() * mine  # as eager mode rounds a number over halves
             return function(other, mine) if swapped else function(mine, other)
         if isinstance(other, np.ndarray | complex | _OTHERS):
             return function(other, self.concrete()) if swapped else function(self.concrete(), other)
