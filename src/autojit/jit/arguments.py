@@ -34,7 +34,7 @@ from autojit.jit.guards import is_value
 from autojit.jit.line_by_line import WithoutHistory
 from autojit.jit.numpy_arrays import TracedArray, arriving, followed
 from autojit.jit.open_numbers import NumberClass, number_class, number_kind
-from autojit.jit.pytree import Args, Kwargs, TreeSpec, flatten
+from autojit.jit.pytree import Args, Kwargs, TreeSpec, flatten, leaves_of
 from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.cotangent_masks import masking
@@ -383,7 +383,7 @@ def with_tensors(args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
 
 
 def _with_tensors(value: object) -> Any:
-    leaves, tree = flatten(value)
-    if not any(isinstance(leaf, np.ndarray) for leaf in leaves):
+    if not any(isinstance(leaf, np.ndarray) for leaf in leaves_of(value)):
         return value
+    leaves, tree = flatten(value)
     return tree.unflatten([wrap(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
