@@ -55,3 +55,36 @@ def test_extremes_have_names() -> None:
 def test_limits_show_themselves() -> None:
     assert repr(aj.iinfo(aj.int8)) == "iinfo(min=-128, max=127, dtype=int8)"
     assert "eps=1.19209e-07" in repr(aj.finfo(aj.float32))
+
+
+PICKS: dict[str, Any] = {
+    "gather": lambda x, at: x.gather(1, at),
+    "scatter": lambda x, at: x.scatter(1, at, 2.0),
+    "scatter of a tensor": lambda x, at: x.scatter(1, at, x),
+    "scatter_add": lambda x, at: x.scatter_add(1, at, x),
+    "scatter_reduce": lambda x, at: x.scatter_reduce(1, at, x, "amax"),
+    "take_along_dim": lambda x, at: aj.take_along_dim(x, at, 1),
+    "index_add": lambda x, at: x.index_add(1, at, x[:, : len(at)]),
+}
+
+
+@pytest.mark.parametrize("name", PICKS)
+def test_places_that_do_not_fit_are_refused_eagerly_as_in_a_step(name: str) -> None:
+    """NumPy broadcasts where a type rule refuses."""
+    x = aj.arange(6.0).reshape(2, 3)
+    for at in (aj.tensor([0, 1]), aj.tensor([[[0]]]), aj.zeros(4, 1, dtype=aj.int64), aj.tensor([[0], [1]])):
+        found = []
+        for run in (PICKS[name], aj.jit(PICKS[name])):
+            try:
+                found.append(run(x, at).tolist())
+            except (RuntimeError, IndexError) as error:
+                found.append(str(error).splitlines()[0])
+        assert found[0] == found[1], at
+
+
+@pytest.mark.parametrize("dtype", [aj.float32, aj.float64, aj.float16, aj.bfloat16], ids=str)
+@pytest.mark.parametrize("weight", [float("inf"), float("nan"), -1.0])
+def test_weights_that_are_no_numbers_are_refused(weight: float, dtype: aj.dtype) -> None:
+    for replacement in (False, True):
+        with pytest.raises(RuntimeError, match="contains either `inf`, `nan` or element < 0"):
+            aj.multinomial(aj.tensor([1.0, weight, 1.0], dtype=dtype), 2, replacement)

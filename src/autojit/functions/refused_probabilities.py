@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,7 +47,7 @@ def require_weights(input: Tensor, num_samples: int) -> None:
     if t.ndim not in (1, 2):
         return
     weights = host_copy(input._array) if is_known(input) else None
-    if weights is None or not quietly(_are_within, weights, sys.float_info.max):
+    if weights is None or not quietly(_are_within, weights, math.inf) or (weights.size and weights.max() == math.inf):
         refusal = "probability tensor contains either `inf`, `nan` or element < 0"
         require(input, lambda w: (w >= 0) & (w < math.inf), refusal, "0 and more, finite")
     if weights is None or not weights.any(-1).all():

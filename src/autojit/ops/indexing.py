@@ -261,6 +261,7 @@ def gather(x: O, axis: int, index: O) -> O:
     if x.spec.ndim == 0 or index.spec.ndim == 0:
         flat = bind(Gather(0), _at_least_1d(x), _at_least_1d(index))
         return reshape(flat, index.spec.shape)
+    check_aligned("gather", x.spec, index.spec, axis)  # NumPy broadcasts
     return bind(Gather(axis), x, index)
 
 
