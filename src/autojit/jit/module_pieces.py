@@ -29,6 +29,8 @@ CALLS = 8
 of three layers takes 40 ms, and saves 0.1 to 0.2 ms a call; two Transformer layers 0.5 s, and 5 ms a call.
 """
 TRIED = 16  # calls of a module after which its steps are to serve half of them, and again at every power of two
+DRAWN_NODES = 64
+"""A step of fewer that is given what it draws (a block left out by chance) takes 60 us besides, as its ops do."""
 MOST_MET = 4096
 
 
@@ -86,7 +88,7 @@ class ModulePieces:
         step = self._made(module) if found is None else found[1]
         met.calls += 1
         if met.calls >= TRIED and not met.calls & (met.calls - 1):
-            met.is_let_be = 2 * (step.natives.total() + step.counts.eager_calls) < met.calls
+            met.is_let_be = _is_in_vain(step, met.calls)
         return step
 
     def run(self, step: JitFunction, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
@@ -121,6 +123,13 @@ class ModulePieces:
         made = self._whole.methods.of(module, type(module))
         made.pieces.modules = None  # what it calls is looked at when it is let be
         return made
+
+
+def _is_in_vain(step: JitFunction, calls: int) -> bool:
+    """Whether native code serves less than half of a module's calls, or costs what it saves."""
+    if 2 * (step.natives.total() + step.counts.eager_calls) < calls:
+        return True
+    return step.rebinding is not None and max([one.n_nodes for one in step.steps()], default=0) < DRAWN_NODES
 
 
 def _is_plain_now() -> bool:
