@@ -27,8 +27,6 @@ MOST_NS = 2e6
 """An estimate of a step's time from which on its op is not compiled again: calls through Python take 0.2 ms more, and
 compiling 0.1 to 2 s.
 """
-
-
 MOST_KEPT = 1 << 12  # bytes of state that a call changes and its derivative reads, of which each call keeps a copy
 
 
