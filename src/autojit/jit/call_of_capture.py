@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.compiler import Compiled, Options
@@ -120,6 +121,7 @@ class CallOfCapture:
         """Whether no history is of these, and eager mode keeps none of them for backward."""
         return all(e.left is None and not e.root_owner()._requires_grad and e.input not in self.kept for e in entries)
 
+    @cached_property
     def behind_results(self) -> set[Value]:
         """What the results that can be differentiated are computed from, where that is one op."""
         op = self.stages[0].op

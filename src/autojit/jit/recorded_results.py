@@ -57,7 +57,7 @@ def kept_before(step: CompiledStep) -> list[StateEntry]:
 
 def _read_and_written(step: CompiledStep) -> list[StateEntry]:
     assert step.call is not None
-    behind = step.call.behind_results() if step.effects.written else ()
+    behind = step.call.behind_results if step.effects.written else ()
     return [entry for entry, _ in step.effects.written if entry.input in behind]
 
 

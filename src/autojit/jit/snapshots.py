@@ -93,10 +93,11 @@ class Snapshot:
         if observer.counted.put_layers_back():
             raise MadeLayers
         self._refuse_hooks()
-        if any(isinstance(t, Tensor) and t._retains_grad and t._grad is None for t in leaves_of(result)):
+        made = [t for t in leaves_of(result) if isinstance(t, Tensor)]
+        if any(t._retains_grad and t._grad is None for t in made):
             raise RetainsGradient().always()
         flagged = [t._storage for t, flag in self._flags if t._requires_grad is not flag and t._storage is not None]
-        if any(isinstance(t, Tensor) and t._view is not None and t._storage in flagged for t in leaves_of(result)):
+        if any(t._view is not None and t._storage in flagged for t in made):
             raise FlaggedBase().always()
         assert call.trace is not None
         call.trace.asks_attributes = observer.attributes.check(result, observer.outside)
