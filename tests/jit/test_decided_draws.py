@@ -7,6 +7,7 @@ kinds of ways that come again become steps of one native call each, and ever new
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -145,3 +146,47 @@ def test_places_that_are_drawn_are_inputs_however_they_choose() -> None:
         found.append([[t.tolist() for t in program(aj.arange(12.0).reshape(4, 3) * k)] for k in range(12)])
     assert found[0] == found[1]
     assert compiled.stats()["captures"] == 1
+
+
+def _how_often(x: aj.Tensor, n: Any) -> Any:
+    for _ in range(int(n) % 3):
+        x = x * random.gauss(0.0, 1.0)
+    return x + random.random()
+
+
+def _whether(x: aj.Tensor, n: Any) -> Any:
+    return x * random.random() if n > 2 else x
+
+
+def _what(x: aj.Tensor, n: Any) -> Any:
+    return x * random.gauss(0.0, 1.0) if n % 2 else x * np.random.rand() + random.random()
+
+
+def _by_truth(x: aj.Tensor, n: Any) -> Any:
+    return x * (random.random() if n else 1.0)
+
+
+def _compared_with_a_draw(x: aj.Tensor, n: Any) -> Any:
+    return x * 2 if random.random() > n / 4 else x + random.randrange(5)
+
+
+def _with_a_clock(x: aj.Tensor, n: Any) -> Any:
+    if n > 1:
+        x = x * random.random()
+    return x + time.time() * 0
+
+
+@pytest.mark.parametrize("kind", [int, float, np.int64, np.float64, np.float32, np.uint8], ids=lambda k: k.__name__)
+@pytest.mark.parametrize(
+    "program", [_how_often, _whether, _what, _by_truth, _compared_with_a_draw, _with_a_clock], ids=lambda p: p.__name__
+)
+def test_numbers_of_every_class_decide_on_what_is_drawn(program: Callable[..., Any], kind: Any) -> None:
+    """No call is given what it does not draw: the number may be baked in, or known by its sign alone."""
+    numbers = [kind(n) for n in np.random.default_rng(0).integers(0, 5, size=30)]
+
+    def run(called: Callable[..., Any]) -> list[Any]:
+        random.seed(0)
+        np.random.seed(0)
+        return [float(called(aj.ones(2), n)[0]) for n in numbers] + [random.random(), np.random.rand()]
+
+    assert run(aj.jit(program)) == pytest.approx(run(program), rel=1e-5)

@@ -354,7 +354,11 @@ def test_explain_says_why_calls_go_through_python_and_what_is_not_compared() -> 
 
     step = aj.jit(chosen)
     step(aj.ones(2))
-    assert "1 by Python (Python decides between its parts)" in step.explain()
+    assert "0 native, 1 by Python" in step.explain()
+    for _ in range(6):
+        step(aj.ones(2))
+    assert "3 native, 4 by Python" in step.explain()
+    assert "2 native calls per step, Python decides between them" in step.explain()
     assert _line_of(chosen, 1) in step.explain()
     plain = aj.jit(lambda x: x * 2)
     for _ in range(4):

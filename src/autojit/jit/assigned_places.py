@@ -40,6 +40,7 @@ from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from autojit.jit.captures import Captures
+    from autojit.jit.decided_calls import DecidedCalls
     from autojit.jit.native import NativeStep
 
 VALUES_BEFORE = 4  # of a number, until it counts as changing
@@ -120,7 +121,7 @@ class Rebinding:
         self.idle: list[Location] = []  # places to which the function did not assign when it was captured last
         self.changed: dict[int, Any] = {}  # what its steps change outside, by id
         self.refilled: list[Location] = []  # places whose lists and dictionaries they change before they assign others
-        self.installed: NativeStep | None = None  # whose guards have just been verified
+        self.installed: NativeStep | DecidedCalls | None = None  # whose guards have just been verified
 
     def leaf_names(self, tree: TreeSpec) -> list[str]:
         """What messages call the leaves of ``(values, drawn, args, kwargs)``."""
@@ -251,8 +252,8 @@ class Rebinding:
         if is_counted:
             bump_guard_epoch()  # other steps may have baked the old ones in; this one has them as arguments
             ran = self.installed
-            if ran is not None and ran.asks_epoch and int(guard_epoch[0]) == epoch + 1:
-                ran.entry.set_expected(0, epoch + 1)
+            if ran is not None and int(guard_epoch[0]) == epoch + 1:
+                ran.expect_epoch(epoch + 1)
         for call in others:
             call.function(*call.args, **call.kwargs)
         return result
@@ -270,7 +271,7 @@ class Rebinding:
             return self.function(*args, **kwargs)
 
     def around(
-        self, native: NativeStep, as_given: Callable[[Any, Any], Any], slow: Callable[..., Any]
+        self, native: NativeStep | DecidedCalls, as_given: Callable[[Any, Any], Any], slow: Callable[..., Any]
     ) -> Callable[..., Any]:
         """The native step as a function of the user's arguments; ``as_given``: of which a call line by line is made."""
         values, _, *given_by_user = native.step.capture.argument_tree.children[0].children
@@ -288,7 +289,7 @@ class Rebinding:
                 return self.line_by_line(found.given(made), *as_given(args, kwargs))
             if type(found) is Finished:
                 return found.result
-            ran = native
+            ran: NativeStep | DecidedCalls = native
             if type(found) is Handed:
                 ran, found = found
             self.installed = ran if int(guard_epoch[0]) == epoch else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autojit.core.records import record
 from autojit.core.source import UNKNOWN, SourceLocation, here
@@ -14,6 +14,9 @@ from autojit.jit.line_by_line import LineByLine
 from autojit.jit.outcomes import DrawnOtherwise, Rebinds, Turned
 from autojit.jit.step import Capture, CompiledStep
 from autojit.schedule.forms import KnownForms
+
+if TYPE_CHECKING:
+    from autojit.jit.decided_calls import DecidedCalls
 
 REASONS_KEPT = 20
 GIVEN_UP_KEPT = 8  # reasons of a kind: one kind does not push out another, whose limit counts on them
@@ -69,6 +72,7 @@ class Captures:
     has_come: bool = False  # before it was captured: one call of the kind has run line by line, or was forgotten
     leads_on: bool = False  # whether its last capture ended without a step: the call draws, or no step serves it
     is_told: bool = False  # whether a warning has said that there are too many
+    decided: DecidedCalls | None = None  # calls of it in which Python decides, natively
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
 
     def each(self) -> list[Capture]:

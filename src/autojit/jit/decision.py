@@ -14,6 +14,7 @@ from autojit.jit.segment import Segment, Write, allocate, needed_nodes
 from autojit.jit.trace_entries import Split
 
 if TYPE_CHECKING:
+    from autojit.jit.decided_calls import NativeDecision
     from autojit.jit.step import Capture, CompiledStep
 
 
@@ -41,6 +42,8 @@ class Decision:
         self.taken: dict[bytes, Split] = {}  # the outcomes that have children
         self.waiting: dict[int, int] = {}  # hashes of outcomes that have come and not been captured, and how often
         self.calls = 0
+        self.entry: NativeDecision | None = None
+        self.bound_anew = 0  # how often its entry was made again, as memory was replaced
 
     def failure(self, leaves: Sequence[Any]) -> str | None:
         """Why the decision cannot be used for this call, or None."""

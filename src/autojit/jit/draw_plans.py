@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.records import record
-from autojit.jit.draw_ways import Given, Way
+from autojit.jit.draw_ways import Given, Way, is_number
 from autojit.jit.draws import Draw, Raised, is_drawn_from
 from autojit.jit.guards import Guard, stand_ins
 from autojit.jit.line_by_line import LineByLine, NewPlaces
@@ -128,7 +128,7 @@ class Plans:
             number = len(drawn.values)
             if followed is not None and all(len(plan.draws) <= number for plan, _ in ways):
                 return followed[0]  # whatever is decided now, nothing that is known draws more
-            if any(way.asks(number) for _, way in ways):
+            if any(way.compares(number) for _, way in ways):
                 given = given or Given.of(arguments[0], (), arguments[1:])
                 for value in drawn.values[known_of:]:
                     given.drawn.extend(flatten(mapped(value, entering))[0])
@@ -205,7 +205,7 @@ class Keys:
         flags += tuple([(-1, tuple(map(id, opaque)).index(id(leaf))) for leaf in opaque])  # which of them are one
         sizes = tuple([tuple(leaf.shape) for leaf in leaves if is_a(leaf, Tensor | np.ndarray)])
         whole = tuple([leaf for leaf in leaves if type(leaf) is int])
-        numbers = tuple([leaf for leaf in leaves if type(leaf) is float])
+        numbers = tuple([leaf for leaf in leaves if type(leaf) is not int and is_number(leaf)])
         self.of_kind = tree, flags  # structure, flags and texts
         self.of_sizes = tree, flags, sizes, whole
         self.exact = tree, flags, sizes, whole, numbers

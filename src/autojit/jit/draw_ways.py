@@ -10,15 +10,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from autojit.ir.graph import Value
 from autojit.jit.guards import same
-from autojit.jit.number_guards import Decided, NumberGuard
+from autojit.jit.number_guards import Decided, NumberGuard, number_in
 from autojit.jit.pytree import flatten
 
 if TYPE_CHECKING:
     from autojit.jit.arguments import ArgumentLeaf
     from autojit.jit.guards import Guard
     from autojit.jit.step import Capture
+
+
+DRAWN = 1  # of the parts that a call has
+
+
+def is_number(leaf: object) -> bool:
+    """Whether decisions may be made on an argument as on a number of Python's: one of NumPy's is another class."""
+    return type(leaf) in (int, float, complex) or isinstance(leaf, np.generic)
 
 
 class Given(NamedTuple):
@@ -37,8 +47,12 @@ class Given(NamedTuple):
         """Of a call; the leaves of what is drawn may become more."""
         return Given(flatten(held)[0], flatten(drawn)[0], flatten(arguments)[0], {})
 
+    def has(self, place: tuple[int, int]) -> bool:
+        """Whether a leaf, by its part and number there, is there already: it may not have been drawn yet."""
+        return place[0] != DRAWN or place[1] < len(self.drawn)
+
     def leaf(self, place: tuple[int, int]) -> Any:
-        """A leaf by its part and number there; None where there is none."""
+        """A leaf; None where there is none."""
         part = (self.held, self.drawn, self.arguments)[place[0]]
         return part[place[1]] if place[1] < len(part) else None
 
@@ -68,7 +82,7 @@ class Way:
             place = part, k - firsts[part]
             if leaf.value in capture.trace.number_inputs:
                 self._inputs[leaf.value] = place, leaf
-            elif leaf.kind == "object" and type(leaf.original) in (int, float):
+            elif leaf.kind == "object" and is_number(leaf.original):
                 self._baked.append((place, leaf.original))
         asked = [self._asked(question) for question in questions]
         self.questions = [asked[start:end] for start, end in zip(starts, ends, strict=False)]
@@ -82,12 +96,23 @@ class Way:
         """Whether anything was decided between the draw before and draw ``number``."""
         return number < len(self.questions) and bool(self.questions[number])
 
+    def compares(self, number: int) -> bool:
+        """Whether it looks at numbers of the call before draw ``number``."""
+        return bool(self._baked or self._inputs) or self.asks(number)
+
+    def _is_of_kind(self, given: Given) -> bool:
+        """Whether what a call has so far is as the capture takes it: what such numbers decide leaves no question."""
+        if not all(same(given.leaf(place), value) for place, value in self._baked if given.has(place)):
+            return False
+        inputs = [(given.leaf(place), leaf) for place, leaf in self._inputs.values() if given.has(place)]
+        return all(number_in(leaf, value) is not None for value, leaf in inputs)
+
     def goes_on(self, number: int, given: Given) -> bool:
         """Whether a call that has come as far as draw ``number`` this way decides as it did until it draws that."""
+        if not self._is_of_kind(given):
+            return False
         if not self.asks(number):
             return True
-        if self._baked and not all(same(given.leaf(place), value) for place, value in self._baked):
-            return False
         answers = given.answers
         for question, places, leaves in self.questions[number]:
             found = answers.get((question.form, places))

@@ -14,7 +14,7 @@ import inspect
 import time
 from collections.abc import Callable, Sequence
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autojit.compiler import Options
 from autojit.core.collector_pause import uncollected
@@ -49,7 +49,6 @@ from autojit.jit.eager_mode import set_modes
 from autojit.jit.followed_runs import followed, with_drawn
 from autojit.jit.gathering_arguments import Gathering
 from autojit.jit.generality import general_capture
-from autojit.jit.given_memory import count_for
 from autojit.jit.guards import broken_guard, history_guards, hook_guards
 from autojit.jit.kept_signatures import Forgetting, make_room
 from autojit.jit.line_by_line import CopiedArguments, InVain, LineByLine
@@ -57,20 +56,19 @@ from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.memory_budget import Measured, check_budget, warn_if_missed
 from autojit.jit.methods import Methods, distributed, found_by_name, is_taken_along
 from autojit.jit.native import NativeStep
-from autojit.jit.native_calls import NativeCalls, linked
-from autojit.jit.needed_python import why_not_native
+from autojit.jit.native_calls import NativeCalls
+from autojit.jit.native_installs import install
 from autojit.jit.number_guards import Decided, broken_number
 from autojit.jit.numpy_arrays import OfNumPy
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
-from autojit.jit.other_steps import by_another, finishing, latest
+from autojit.jit.other_steps import by_another
 from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare, again_with
 from autojit.jit.overlaps import told_apart
 from autojit.jit.payoff import Payoff
 from autojit.jit.pieces import Pieces
 from autojit.jit.pytree import Args, Kwargs
 from autojit.jit.rank_programs import require_same_program
-from autojit.jit.recorded_results import has_code
 from autojit.jit.report import memory_of
 from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, build_path
@@ -84,6 +82,9 @@ from autojit.tensor.state import BY_PYTHON, guard_epoch, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
 MODES = 5  # one more than the greatest ``grad_enabled + 2 * inference``
+
+if TYPE_CHECKING:
+    from autojit.jit.decided_calls import DecidedCalls
 
 
 @named_by_function
@@ -199,8 +200,8 @@ class JitFunction(Answers):
         handed = by_another(self, args, kwargs)
         return self._slow(*args, **kwargs) if handed is None else handed.result
 
-    def _called(self, native: NativeStep) -> Callable[..., Any]:
-        """A native step as a function of the user's arguments."""
+    def _called(self, native: NativeStep | DecidedCalls) -> Callable[..., Any]:
+        """Native steps as a function of the user's arguments."""
         around = None if self.rebinding is None else self.rebinding.around
         return native.call if around is None else around(native, self._as_given, self._slow)
 
@@ -246,13 +247,13 @@ class JitFunction(Answers):
             if arrays is None:
                 arrays = (node.capture if not call.path else call.path[0].capture).arrays(call.leaves)
             if isinstance(node, CompiledStep):
-                return self._finish(node, call, arrays)
+                return self._finish(node, call, root, arrays)
             outcome = node.decide(arrays)
             call.path.append(node)
             call.outcomes.append(outcome)
             branch = node.children.setdefault(outcome.key, [])
 
-    def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Ran | ToCompare:
+    def _finish(self, step: CompiledStep, call: Call, root: Captures, arrays: Sequence[Any]) -> Ran | ToCompare:
         if self.is_measured:
             raise Measured(step, memory_of(step, arrays))
         expect_one_part(self, step)
@@ -261,7 +262,7 @@ class JitFunction(Answers):
         result = call.run(step, arrays)
         self.payoff.by_python += 1
         self.gathering.note(step, call.leaves)
-        self._install(step, call.leaves, call.epoch)
+        install(self, root, step, call)
         if step.capture.modes_left is not None:
             set_modes(step.capture.modes_left)
         return Ran(result)
@@ -421,27 +422,6 @@ class JitFunction(Answers):
         leaves = [*trace.reached, *(entry.leaf for entry in trace.grads.values())]
         capture.guards += hook_guards(leaves) + history_guards(trace.passed)
         return capture
-
-    # -- the native entry point
-
-    def _install(self, step: CompiledStep, leaves: list[Any], epoch: int) -> None:
-        mode = self._mode()
-        if state.anomaly or state.autocast is not None or not has_code(step):
-            return  # its steps are looked for in ``_slow``
-        if why_not_native(step) is not None or step.capture.modes_left is not None:
-            self._installed[mode] = None
-            return
-        native = step.entry
-        if native is None or not native.fits(leaves):
-            slow = self._refused if self.rebinding is None else finishing(self)
-            native = step.entry = NativeStep(step, leaves, epoch, slow, self.name, self._beside)
-            count_for(native.entry, native.count_places)
-            self.natives.add(native)
-            others = (other for other in self._recent[mode] if other.step is not step)
-            self._recent[mode] = linked(self._recent[mode], latest(native, *others), self._is_alone)
-        else:
-            native.refresh(epoch)
-        self._installed[mode] = self._called(native)
 
     @property
     def _is_alone(self) -> bool:

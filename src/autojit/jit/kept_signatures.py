@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from autojit.jit.arguments import BAKED, Key
-from autojit.jit.captures import Captures
+from autojit.jit.captures import Captures, nodes_of
 from autojit.jit.guards import is_value
 from autojit.jit.native_calls import linked
 from autojit.jit.step import CompiledStep
@@ -49,7 +49,7 @@ class Forgetting:
     def surplus(self, roots: Mapping[Key, Captures], now: int) -> list[Key]:
         """The signatures to forget now: those used least recently."""
         for root in roots.values():
-            entries = [node.entry for node in root.branch if isinstance(node, CompiledStep)]
+            entries = [node.entry for node in nodes_of(root.branch) if isinstance(node, CompiledStep)]
             runs = sum(native.entry.calls() for native in entries if native is not None)
             if runs != root.native_calls:
                 root.native_calls, root.used_at = runs, now

@@ -7,7 +7,6 @@ results that are not a flat tuple of tensors, and arguments that are views while
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,12 +21,13 @@ from autojit.jit.effects import uninterrupted
 from autojit.jit.exact_numbers import raise_or_refuse
 from autojit.jit.given_gradients import given_gradients, outputs_of
 from autojit.jit.given_memory import GivenMemory, count_for
-from autojit.jit.guards import Guard, stand_ins
+from autojit.jit.guards import stand_ins
 from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.mended_entries import mend
 from autojit.jit.native_arguments import arguments_of, identities_of
+from autojit.jit.native_guards import CaptureGuards
 from autojit.jit.number_guards import broken_number
-from autojit.jit.pytree import flatten
+from autojit.jit.pytree import Args, Kwargs, flatten
 from autojit.jit.recorded_results import RecordedResults
 from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import GradResult
@@ -35,9 +35,7 @@ from autojit.jit.versions import count_calls, count_unseen
 from autojit.runtime.entry import Entry, make_entry
 from autojit.runtime.entry_spec import (
     MISSING,
-    CellGuard,
     Constant,
-    DictGuard,
     EntrySizes,
     EntrySpec,
     LentGuard,
@@ -46,12 +44,9 @@ from autojit.runtime.entry_spec import (
     Readers,
     Refusal,
     SlotGuard,
-    WordGuard,
 )  # fmt: skip
-from autojit.runtime.executable import data_address
 from autojit.tensor.lent_gradients import UNTOUCHED_READER
 from autojit.tensor.memory_orders import order_of
-from autojit.tensor.state import guard_epoch, no_epoch
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, wrap
 
@@ -76,15 +71,12 @@ class NativeStep:
         jitted: Callable[[Callable[..., Any]], Any],
     ) -> None:
         self.step = step
-        self.epoch = epoch  # the guard epoch before the guards were last verified
         self.slow = slow
         capture = step.capture
-        self.asks_epoch = any(guard.by_epoch for guard in capture.guards)  # else nothing that it counts is of interest
+        self.guards = CaptureGuards(capture, step.segment, epoch)
         args, self.kwargs_tree = capture.argument_tree.children
         self.is_nested = any(c.kind is not None for c in (*args.children, *self.kwargs_tree.children))
-        self.listed = [g for g in capture.guards if not (g.by_epoch or g.is_native)]
-        self._always_listed = len(self.listed)  # the others are of places that hold stand-ins
-        self.listed += stand_ins(capture.guards)
+        self.listed = self.guards.listed
         self.identities = identities_of(capture.arguments)
         self.firsts = [  # for Python, where native code would compare too many pairs
             (k, leaf.twin if leaf.kind == "twin" else k)
@@ -105,11 +97,9 @@ class NativeStep:
         is_exact = step.trace.asks_exact or bool(step.trace.number_guards)
         is_plain = step.results.is_plain
         self.is_layered = bool(has_own or self.recorded or step.twins or is_exact or not is_plain or config.check)
-        self.guard_places: dict[int, int] = {}
         self.grad_places: dict[int, GradResult] = {}
         self.count_places: dict[int, GivenMemory] = {}
         self.rows_of_owners: dict[int, list[int]] = {}
-        self.word_places: dict[int, tuple[int, int]] = {}  # place -> guard, which of its words
         self.sizes = capture.sizes_of(leaves)  # the values of open sizes for which results are made next
         with step.segment.gate.held():
             self.entry: Entry = make_entry(self._spec(_refuse if self.is_layered else slow))
@@ -119,9 +109,6 @@ class NativeStep:
         if self.is_layered:
             is_finished = is_alone and self.recorded is None and step.results.are_leaves_at_hand
             self.call = self._direct if self.is_direct else self._finished if is_finished else self._layered
-        twin = copy.copy(self)  # the same step, which says that it refuses a call instead of taking it to ``slow``
-        twin.slow = _refuse
-        self.attempt: Callable[..., Any] = twin._layered if self.is_layered else self.entry.attempt
         for storage, changes in step.effects.counted():
             count_calls(storage, self, changes)
         for storage, changes in step.effects.changed_unseen:
@@ -130,12 +117,12 @@ class NativeStep:
     @property
     def is_present(self) -> bool:
         """Whether it is for the step's present memory, and the tensors it follows."""
-        return self.made_for == (int(self.step.segment.bindings[0]), int(self.step.capture.following.count[0]))
+        return self.made_for == self.guards.made_for
 
     def note_present(self) -> None:
         """It is for the memory and the tensors that the step has now."""
         self.written = {id(e.array): e for e, _ in self.step.effects.written}
-        self.made_for = int(self.step.segment.bindings[0]), int(self.step.capture.following.count[0])
+        self.made_for = self.guards.made_for
 
     def may_copy(self, packed: Packed) -> bool:
         """Whether copies serve as well as the arguments: no result shows an argument, and no state shares memory."""
@@ -161,16 +148,32 @@ class NativeStep:
             return []
         return [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf._storage is not None]
 
+    def _alone(self) -> set[int]:
+        """Arguments that may not be views, as the step writes and was made for some that are none."""
+        return {*range(len(self.step.capture.arguments))} - {*self.views} if self.step.effects.written else set()
+
+    def attempt(self, *args: object, **kwargs: object) -> Any:
+        """A call that is not taken to ``slow`` where it is refused.
+
+        Raises:
+            Reentered: the calling thread is in a call of the step.
+        """
+        return self._tried(args, kwargs) if self.is_layered else self.entry.attempt(*args, **kwargs)
+
     def _layered(self, *args: object, **kwargs: object) -> Any:
+        found = self._tried(args, kwargs)
+        return self.slow(*args, **kwargs) if found is REFUSED else found
+
+    def _tried(self, args: Args, kwargs: Kwargs) -> Any:
         found: Any
         capture = self.step.capture
         for guard in self.listed:
             if not guard.holds():
-                return self.slow(*args, **kwargs)
+                return REFUSED
         if self.is_nested or self.strided:
             leaves, tree = flatten((args, kwargs))
             if tree != self.step.capture.argument_tree:
-                return self.slow(*args, **kwargs)
+                return REFUSED
             given = leaves if not self.strided else self._packed(leaves)
             if given is None or self._are_others(leaves) or broken_number(capture, leaves):
                 found = REFUSED
@@ -184,7 +187,7 @@ class NativeStep:
             is_other = self._are_others(leaves) or bool(broken_number(capture, leaves))
             found = REFUSED if is_other else self._enter(leaves, args, kwargs)
         if found is REFUSED:
-            return self.slow(*args, **kwargs)
+            return found
         results = self.step.results
         if self.recorded is not None:
             found = self.recorded.of(found, leaves)
@@ -274,37 +277,17 @@ class NativeStep:
                 return True
         return any(getattr(leaves[k], "_array", None) is array for k, array in self.step.twins)
 
-    def refresh(self, epoch: int) -> None:
-        """Python has verified every guard since the guard epoch was ``epoch``: the native ones get present values.
+    def expect_epoch(self, epoch: int) -> None:
+        """What the guard epoch has counted up to here is nothing that the step has read."""
+        self.guards.expect_epoch(self.entry, epoch)
 
-        Another thread may have changed something after it was verified, so what is read here is looked at again.
-        """
-        self.epoch = epoch
-        if self.asks_epoch:
-            self.entry.set_expected(0, epoch)
-        words = {place: self._words(number)[k].expected for place, (number, k) in self.word_places.items()}
-        if self.is_layered:
-            self.listed[self._always_listed :] = stand_ins(self.step.capture.guards)
-        for place, number in self.guard_places.items():
-            self.entry.set_expected(place, self._expected(self.step.capture.guards[number]))
-        if all(guard.holds() for guard in self.step.capture.guards if guard.has_words):
-            for place, word in words.items():
-                self.entry.set_expected(place, word)
+    def refresh(self, epoch: int) -> None:
+        """Python has verified every guard since the guard epoch was ``epoch``: the native ones get present values."""
+        self.guards.refresh(self.entry, epoch, self.is_layered)
         count_for(self.entry, self.count_places)
         for place, grad in self.grad_places.items():
             lent = isinstance(self.entry._spec.guards[place], LentGuard)
             self.entry.set_expected(place, grad.tensor if lent else grad.before)
-
-    def _expected(self, guard: Guard) -> Any:
-        """What the entry point finds in a place: what the capture found, or what Python takes for it by now."""
-        value = guard.read()
-        is_taken = guard.takes(value) and (not guard.is_stand_in(value) or guard in self.listed)
-        return value if is_taken else guard.expected
-
-    def _words(self, number: int) -> list[WordGuard]:
-        native = self.step.capture.guards[number].native
-        assert native is not None and not isinstance(native, CellGuard | DictGuard)
-        return native.words()
 
     # -- the call described
 
@@ -327,7 +310,7 @@ class NativeStep:
             step_address=executable.step_address,
             table_address=executable.table_address,
             gate=executable.gate,
-            arguments=arguments_of(step, self.views),
+            arguments=arguments_of(step.capture.arguments, executable, self._alone()),
             keyword_names=() if self.is_nested else tuple(self.kwargs_tree.keys),
             identities=() if self.firsts else self.identities,
             guards=tuple(self._guards()),
@@ -395,17 +378,7 @@ class NativeStep:
         return (tuple(map(Output, range(count))), True) if count else ((Constant(()),), False)
 
     def _guards(self) -> list[Any]:
-        guards: list[Any] = [
-            WordGuard(guard_epoch, self.epoch) if self.asks_epoch else WordGuard(no_epoch, 0),
-            WordGuard(self.step.segment.bindings, self.made_for[0]),
-            WordGuard(self.step.capture.following.count, self.made_for[1]),
-        ]
-        following = self.step.capture.following
-        owners = [entry.owner for entry in self.step.entries if entry.owner is not None]
-        guards += [SlotGuard(t, name, getattr(t, name)) for t in owners for name in ("_array", "_requires_grad")]
-        bound = set(map(id, owners))
-        guards += [SlotGuard(leaf, "_requires_grad", flag) for leaf, flag in following.flags if id(leaf) not in bound]
-        guards += [SlotGuard(t, "_array", array) for t, array, _ in following.forms if id(t) not in bound]
+        guards = self.guards.of_memory()
         if self.recorded is not None and self.recorded.recording is not None:
             guards += self.recorded.recording.guards()
         for grad in self.step.effects.gradients.all:
@@ -415,18 +388,7 @@ class NativeStep:
         for given in self.step.trace.given_memory:
             self.count_places[len(guards)] = given
             guards += given.guards()
-        known: set[int] = set()  # words that stand for several reads
-        for number, guard in enumerate(self.step.capture.guards):
-            if isinstance(guard.native, CellGuard | DictGuard):
-                self.guard_places[len(guards)] = number
-                guards.append(guard.native._replace(expected=self._expected(guard)))
-            elif guard.has_words:
-                for k, word in enumerate(self._words(number)):
-                    address = data_address(word.counter)
-                    if address not in known:
-                        known.add(address)
-                        self.word_places[len(guards)] = number, k
-                        guards.append(word)
+        self.guards.add_reads(guards)
         return guards
 
     def _gradient_guard(self, grad: GradResult) -> SlotGuard | LentGuard:

@@ -25,17 +25,19 @@ from autojit.tensor.storage import INFERENCE_VIEW, View
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from autojit.jit.step import CompiledStep
+    from autojit.runtime.executable import Executable
 
 PLAIN_BASE = Behind("_view", View, "base", Tensor, "_requires_grad", False)
 """A tensor is no view, or one whose base requires no gradients: its own flag says all. Python looks at the others."""
 
 
-def arguments_of(step: CompiledStep, views: Collection[int]) -> tuple[Argument, ...]:
-    """What the entry point demands of each argument; ``views`` are those that may be views though the step writes."""
+def arguments_of(
+    leaves: Sequence[ArgumentLeaf], executable: Executable, alone: Collection[int]
+) -> tuple[Argument, ...]:
+    """What the entry point demands of each argument; ``alone`` are those that may share their memory with no others."""
     found: list[Argument] = []
     index = 0
-    for k, leaf in enumerate(step.capture.arguments):
+    for k, leaf in enumerate(leaves):
         if leaf.kind == "twin":
             first = found[leaf.twin]
             assert isinstance(first, TensorArgument)
@@ -45,17 +47,17 @@ def arguments_of(step: CompiledStep, views: Collection[int]) -> tuple[Argument, 
             is_int = type(leaf.original) is int and INT64_LEAST <= leaf.original <= INT64_MOST
             found.append(EqualIntArgument(leaf.original) if is_int else ObjectArgument(leaf.original))
             continue
-        found.append(_input(step, leaf, index, k in views))
+        found.append(_input(executable, leaf, index, k in alone))
         index += 1
     return tuple(found)
 
 
-def _input(step: CompiledStep, leaf: ArgumentLeaf, index: int, is_view: bool) -> Argument:
+def _input(executable: Executable, leaf: ArgumentLeaf, index: int, is_alone: bool) -> Argument:
     assert leaf.value is not None
     kind = leaf.value.type
     check = ArrayCheck(kind.shape, kind.dtype.numpy, space=None if kind.device == CPU else space_at(kind.device))
     if leaf.kind == "number":
-        step.segment.executable.pin(index, leaf.cell)
+        executable.pin(index, leaf.cell)
         known = leaf.number_class
         assert known is not None
         made = IntArgument if known.kind is int else FloatArgument
@@ -66,7 +68,7 @@ def _input(step: CompiledStep, leaf: ArgumentLeaf, index: int, is_view: bool) ->
     slots: tuple[tuple[str, object], ...] = (("_requires_grad", leaf.requires_grad), ("_grad", None))
     if leaf.requires_grad and leaf.is_leaf:
         slots += (("_grad_fn", None),)
-    if step.effects.written and not is_view:
+    if is_alone:
         slots += (("_storage", None), ("_view", INFERENCE_VIEW if leaf.inference else None))
         return TensorArgument(leaf.tensor_type, check, index, slot_equals=slots)
     return TensorArgument(leaf.tensor_type, check, index, slot_equals=slots, behind=PLAIN_BASE)

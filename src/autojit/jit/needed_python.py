@@ -28,7 +28,6 @@ def _needs(step: CompiledStep) -> Iterator[tuple[str, object]]:
     """What may need Python, and whether it does."""
     arguments, trace = step.capture.arguments, step.trace
     numbers = [leaf.number_class for leaf in arguments if leaf.number_class]
-    yield "Python decides between its parts", not step.is_whole
     yield (
         "its results can be differentiated by the caller, and it changes tensors or is several ops",
         step.is_differentiable and not can_be_recorded(step),

@@ -102,7 +102,7 @@ class ObservedDraws(ObservedWrites):
             self.draws_by_values = True
             args, kwargs = tree.unflatten([leaf.concrete() if is_a(leaf, TracedNumber) else leaf for leaf in leaves])
             draw = replace(draw, args=args, kwargs=kwargs)
-        known = self._next_given()
+        known = self._given_for(draw)
         if known is None:
             return self._drawn(draw, self._fetched(draw))
         if not known[0].is_as(draw, is_now=True):
@@ -193,6 +193,15 @@ class ObservedDraws(ObservedWrites):
             self._position += 1
             self.decided.append(self.decided[-1] if self.decided else 0)
         return self.given[self._position] if self._position < len(self.given) else None
+
+    def _given_for(self, draw: Draw) -> tuple[Draw, Any] | None:
+        """What is given next, past clocks and the like that this call, which decides otherwise, does not ask for."""
+        known = self._next_given()
+        while known is not None and known[0].is_free and not known[0].is_as(draw, is_now=True):
+            self._position += 1
+            self._note_decisions(known[0])
+            known = self._next_given()
+        return known
 
     def _fetched(self, draw: Draw) -> Any:
         try:

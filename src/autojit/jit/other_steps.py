@@ -68,7 +68,7 @@ def by_another(owner: JitFunction, args: Args, kwargs: Kwargs) -> Handed | None:
                 continue
         if not native.is_present or not (packed is None or native.may_copy(packed)):
             continue
-        is_behind = native.asks_epoch and native.epoch != int(guard_epoch[0])
+        is_behind = native.guards.asks_epoch and native.guards.epoch != int(guard_epoch[0])
         if not is_behind and native.call == last and packed is None:
             continue
         with UNLESS_REENTERED, undone_if_failed() as undo:

@@ -172,7 +172,7 @@ class CompiledStep:
         self.segment = Segment(
             [*self.trace.own_nodes, *copies],
             capture.inputs,
-            carried,
+            carried if self.call is None else {},  # an op of the caller's history begins with the arguments
             entries,
             [*self.packed, *self.effects.free, *(node.outputs[0] for node in copies)],
             self.effects.moving,
