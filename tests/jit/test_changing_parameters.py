@@ -198,3 +198,38 @@ def test_errors_hold_plain_numbers(function: Any, monkeypatch: pytest.MonkeyPatc
             except LookupError as error:
                 told.append((type(error), str(error), [type(part) for part in error.args], error.args))
         assert told[1] == told[0]
+
+
+MADE_OF: dict[str, Callable[[Any], aj.Tensor]] = {
+    "tensor": lambda v: aj.tensor(v, dtype=aj.float64),
+    "list": lambda v: aj.tensor([v, 1, 2.5, v + 1], dtype=aj.float64),
+    "nest": lambda v: aj.as_tensor([[v, v * 2], [v, 1.0]], dtype=aj.float64),
+    "new_tensor": lambda v: aj.ones(1, dtype=aj.float64).new_tensor([v, -v]),
+    "scalar_tensor": lambda v: aj.scalar_tensor(v, dtype=aj.float64),
+    "full": lambda v: aj.full((2,), v, dtype=aj.float64),
+    "full_like": lambda v: aj.full_like(aj.ones(2, dtype=aj.float64), v),
+    "new_full": lambda v: aj.ones(2, dtype=aj.float64).new_full((3,), v),
+    "fill_": lambda v: aj.zeros(2, dtype=aj.float64).fill_(v),
+    "linspace": lambda v: aj.linspace(v, 9.7, 5, dtype=aj.float64),
+    "set": lambda v: _set(aj.zeros(3, dtype=aj.float64), v),
+    "complex": lambda v: aj.tensor([v, 1j], dtype=aj.complex128).real,
+    "where": lambda v: aj.where(aj.tensor([True, False]), aj.tensor(v, dtype=aj.float64), v + 1),
+}
+
+
+def _set(x: aj.Tensor, value: float) -> aj.Tensor:
+    x[0] = value
+    x[1:] = aj.tensor([value, value], dtype=aj.float64)
+    return x
+
+
+@pytest.mark.parametrize("name", sorted({*OF_FLOATS, *MADE_OF}))
+def test_no_digit_is_lost_beside_float64(name: str) -> None:
+    x = ((aj.arange(24.0, dtype=aj.float64) - 11.3) / 7).reshape(2, 3, 4)
+    function = MADE_OF.get(name) or (lambda v: OF_FLOATS[name](x, v))
+    compiled = aj.jit(function)
+    for value in (0.1, 1 / 3, 0.7, 1.1, 2 / 7):
+        expected, found = function(value), compiled(value)
+        for y, wanted in zip(*[r if isinstance(r, tuple) else (r,) for r in (found, expected)], strict=True):
+            assert y.dtype == wanted.dtype
+            np.testing.assert_allclose(y.numpy(), wanted.numpy(), rtol=1e-12, atol=1e-13)

@@ -441,3 +441,32 @@ def test_a_power_of_what_is_surely_positive_needs_no_look_at_its_digits() -> Non
         return x * (abs(x.sum().item()) + 0.5) ** -1.5
 
     assert agree(lambda: Program(step, [(sample() * k,) for k in range(4)])).stats()["splits"] == 0
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, int])
+def test_a_list_of_numbers_of_both_signs_is_no_choice_of_signs(kind: Any) -> None:
+    """Steps know of numbers whether they are positive; one that has been of both is taken for both from then on."""
+
+    def returns(rewards: list[Any], x: aj.Tensor) -> Any:
+        total, found = 0.0, []
+        for reward in reversed(rewards):
+            total = reward + 0.9 * total
+            found.append(total)
+        return (x * aj.tensor(found, dtype=aj.float64)).sum(), found[-1]
+
+    rng = np.random.default_rng(0)
+    given = [[kind(v) for v in rng.normal(size=6) * 20] for _ in range(80)]
+    step = aj.jit(returns)
+    x = aj.ones(6, dtype=aj.float64)
+    for rewards in given:
+        wanted, found = returns(rewards, x), step(rewards, x)
+        assert found[0].item() == pytest.approx(wanted[0].item()) and found[1] == pytest.approx(wanted[1])
+    assert step.stats()["captures"] <= 12
+    assert step.stats()["eager_calls"] == 0
+
+
+def test_a_number_that_turns_negative_costs_one_capture() -> None:
+    step = aj.jit(lambda x, rate: x * rate)
+    for rate in (0.5, 0.25, -0.5, 0.75, -0.25, 0.0, 1e9, float("inf"), float("nan")):
+        np.testing.assert_equal(step(aj.ones(2), rate).numpy(), np.full(2, rate, np.float32))
+    assert step.stats()["captures"] <= 3

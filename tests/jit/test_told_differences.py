@@ -13,6 +13,7 @@ from autojit.core.sizes import named_size
 from autojit.jit.arguments import describe_difference, leaf_names, signature
 from autojit.jit.captures import JitStats
 from autojit.jit.guards import shown
+from autojit.jit.open_numbers import OpenLeaves
 from autojit.jit.pytree import flatten
 
 
@@ -39,7 +40,7 @@ FORMS: tuple[tuple[Any, str], ...] = (
 
 def of(*leaves: Any, **named: Any) -> tuple[Any, ...]:
     given, tree = flatten((leaves, named))
-    return signature(given, tree, (), {})
+    return signature(given, tree, OpenLeaves((), {}), {})
 
 
 def test_the_argument_is_named_with_its_two_forms() -> None:
@@ -149,16 +150,20 @@ def test_open_extents_stand_in_a_signature_for_those_of_the_call() -> None:
     for make in (aj.zeros, np.zeros):
         leaves, tree = flatten(((make((2, 3)), 1.5), {}))
         others, _ = flatten(((make((5, 3)), 1.5), {}))
-        opened = signature(leaves, tree, (), {0: open_shape})
-        assert opened == signature(others, tree, (), {0: open_shape}) != signature(leaves, tree, (), {})
+        opened = signature(leaves, tree, OpenLeaves((), {}), {0: open_shape})
+        assert (
+            opened
+            == signature(others, tree, OpenLeaves((), {}), {0: open_shape})
+            != signature(leaves, tree, OpenLeaves((), {}), {})
+        )
         assert len(opened[1]) == 2
         narrow, _ = flatten(((make((5, 3)).astype(np.float32) if make is np.zeros else make((5, 3)).int(), 1.5), {}))
-        assert opened != signature(narrow, tree, (), {0: open_shape})
+        assert opened != signature(narrow, tree, OpenLeaves((), {}), {0: open_shape})
 
 
 def test_numbers_that_are_left_open_count_by_their_class() -> None:
     def numbered(*numbers: Any) -> tuple[Any, ...]:
         leaves, tree = flatten((numbers, {}))
-        return signature(leaves, tree, range(len(leaves)), {})
+        return signature(leaves, tree, OpenLeaves(range(len(leaves)), {}), {})
 
     assert numbered(1.5) == numbered(2.5) != numbered(2) and of(1.5) != of(2.5)

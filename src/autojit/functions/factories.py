@@ -93,8 +93,7 @@ def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
             found = clone(data.detach()) if copy else data
             return found if dtype is None else cast(found, dtype)
         if is_symbolic(data) or hasattr(type(data), "as_operand"):
-            made = _number_of_step(data)
-            return made if dtype is None else cast(made, dtype)
+            return _number_of_step(data, dtype)
     if isinstance(data, list | tuple) and holds_tensors(data):
         parts = [_from_data(d, dtype, copy=False) for d in data]
         if all(is_number(d) for d in data):
@@ -255,7 +254,7 @@ def full(
 ) -> Tensor:
     """A value repeated in a shape."""
     if is_symbolic(fill_value) or hasattr(type(fill_value), "as_operand"):
-        fill_value = _number_of_step(fill_value)
+        fill_value = _number_of_step(fill_value, dtype)
     if isinstance(fill_value, Tensor):
         value = cast(fill_value, dtype or type_of(fill_value).dtype)
         return finish(value.expand(sizes_of((size,))).clone(), requires_grad, device)
@@ -263,12 +262,10 @@ def full(
     return finish(_filled(fill_value, sizes_of((size,)), wanted, device), requires_grad, device)
 
 
-def _number_of_step(value: Any) -> Tensor:
-    """A number that changes from call to call of a captured step, in the dtype of a Python number of its kind."""
-    if is_symbolic(value):
-        return number(value, int64)
-    made: Tensor = value.as_operand()
-    return made if type_of(made).dtype is int64 else cast(made, default_dtype())
+def _number_of_step(value: Any, dtype: DType | None) -> Tensor:
+    """A number that changes from call to call of a captured step; None: in the dtype of a Python number of its kind."""
+    made: Tensor = number(value, int64) if is_symbolic(value) else value.as_operand()
+    return cast(made, dtype or (int64 if type_of(made).dtype is int64 else default_dtype()))
 
 
 @declared(method=False, factory=True, out=True)

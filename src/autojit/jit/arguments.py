@@ -33,7 +33,7 @@ from autojit.jit.asked_attributes import attributes_in_signature
 from autojit.jit.guards import is_value
 from autojit.jit.line_by_line import WithoutHistory
 from autojit.jit.numpy_arrays import TracedArray, arriving, followed
-from autojit.jit.open_numbers import NumberClass, number_class, number_kind
+from autojit.jit.open_numbers import NumberClass, OpenLeaves, number_kind
 from autojit.jit.pytree import Args, Kwargs, TreeSpec, flatten, leaves_of
 from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
@@ -128,7 +128,7 @@ def switched_on(arguments: Sequence[ArgumentLeaf]) -> list[int]:
 def make_leaves(
     trace: Trace,
     leaves: Sequence[Any],
-    open_numbers: Collection[int],
+    open_numbers: OpenLeaves,
     bound: Collection[int],
     shapes: Mapping[int, Shape],
 ) -> list[ArgumentLeaf]:
@@ -149,15 +149,14 @@ def make_leaves(
             found.kind = "array"
             trace.arrays.append(found.shell)
             made.append(found)
-        elif k in open_numbers and number_kind(leaf) is not None:
-            made.append(_number_leaf(trace, leaf))
+        elif (known := open_numbers.class_of(k, leaf)) is not None:
+            made.append(_number_leaf(trace, leaf, known))
         else:
             made.append(ArgumentLeaf("object", leaf))
     return made
 
 
-def _number_leaf(trace: Trace, leaf: float | np.generic) -> ArgumentLeaf:
-    known = number_class(leaf)
+def _number_leaf(trace: Trace, leaf: float | np.generic, known: NumberClass) -> ArgumentLeaf:
     dtype = dtype_of_numpy(leaf.dtype) if isinstance(leaf, np.generic) else float64 if known.kind is float else int64
     value = trace.builder.input(TensorType((), dtype))
     trace.number_inputs.add(value)
@@ -222,7 +221,7 @@ def given_to_function(made: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> li
 def signature(
     leaves: Sequence[Any],
     tree: TreeSpec,
-    open_numbers: Collection[int],
+    open_numbers: OpenLeaves,
     shapes: Mapping[int, Shape],
     attributes: Collection[str] = (),
 ) -> tuple[Any, ...]:
@@ -249,9 +248,10 @@ def signature(
                 parts.append((kind, False, _gradient_there(leaf._grad), type(leaf), twin, made))
             parts[-1] += attributes_in_signature(leaf, attributes)
         elif k in shapes:
-            parts.append(("array", shapes[k], *_plain_signature(leaf, False)[2:]))
+            parts.append(("array", shapes[k], *_plain_signature(leaf)[2:]))
         else:
-            parts.append(_plain_signature(leaf, k in open_numbers))
+            known = open_numbers.class_of(k, leaf)
+            parts.append(_plain_signature(leaf) if known is None else known.name)
     return tree, tuple(parts)
 
 
@@ -267,13 +267,13 @@ def _gradient_there(grad: Tensor | None) -> str:
     return "" if grad is None else " with .grad that has a history" if wants_grad(grad) else " with .grad"
 
 
-def _plain_signature(leaf: object, is_open: bool) -> Any:
+def _plain_signature(leaf: object) -> Any:
     if isinstance(leaf, np.ndarray):
         found = ("array", leaf.shape, leaf.dtype, *(() if type(leaf) is np.ndarray else (type(leaf),)))
         return (*found, "reversed") if min(leaf.strides, default=0) < 0 else found
     kind = number_kind(leaf)
     if kind is not None:
-        return number_class(leaf).name if is_open else (kind.__name__, repr(leaf))
+        return kind.__name__, repr(leaf)
     if isinstance(leaf, np.generic):
         return type(leaf), repr(leaf)
     if isinstance(leaf, BAKED) or is_value(leaf):

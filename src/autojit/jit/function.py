@@ -273,7 +273,7 @@ class JitFunction(Answers):
     def _key(self, call: Call) -> Key:
         bound = tuple((k, id(call.leaves[k])) for k in sorted(call.bound))  # a capture keeps them alive
         return (self._mode(), state.autocast, bound), signature(
-            call.leaves, call.tree, self.open_numbers.of(call.tree), call.shapes, self.attributes
+            call.leaves, call.tree, self.open_numbers.among(call.tree), call.shapes, self.attributes
         )
 
     def _root(self, call: Call) -> Captures:
@@ -287,7 +287,7 @@ class JitFunction(Answers):
             alike = [old for mode, old in self.roots if mode == key[0]]
             if self.open_numbers.begin(alike, key[1], call.leaves):
                 return self._root(call)
-            if self.open_numbers.notice(alike, key[1], call.leaves):
+            if self.open_numbers.widen(call.tree, call.leaves) or self.open_numbers.notice(alike, key[1], call.leaves):
                 self.counts.note(self._difference(key))
                 return self._root(call)
             if not call.is_fixed and self.open_sizes.notice(alike, key[1]):
@@ -390,7 +390,7 @@ class JitFunction(Answers):
 
     def _trace(self, call: Call, shift: int = 0) -> Capture:
         trace = call.begin(Trace(call.outcomes, call.sizes, self.open_sizes.are_counts_fixed, shift))
-        made = make_leaves(trace, call.leaves, self.open_numbers.of(call.tree), call.bound, call.shapes)
+        made = make_leaves(trace, call.leaves, self.open_numbers.among(call.tree), call.bound, call.shapes)
         args, kwargs = call.tree.unflatten(given := given_to_function(made, call.leaves))
         rebinding = self.rebinding
         first = 0 if rebinding is None else rebinding.first_argument(call.tree)

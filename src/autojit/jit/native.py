@@ -358,9 +358,10 @@ class NativeStep:
         """What makes tensors for a result."""
         allocator = self.step.segment.executable.allocator
         allocate = None if is_open(shape) else allocator(place, shape, order)
+        known = _Extents(shape)
 
         def make() -> Tensor:
-            made = wrap((allocate or allocator(place, concrete(shape, self._present_sizes()), order))())
+            made = wrap((allocate or allocator(place, known.of(self._present_sizes()), order))())
             if inference:
                 mark_inference(made)
             if spent is not None:
@@ -399,6 +400,20 @@ class NativeStep:
         moved = [k for k, value in enumerate(places) if grad.value is value and before != "own"]
         index = executable.n_inputs + self.step.segment.n_free + moved[0] if moved else None
         return LentGuard(grad.leaf, "_grad", grad.tensor, before, "reader", _READERS, index)
+
+
+class _Extents:
+    """A shape with open sizes, for the values that they had last."""
+
+    def __init__(self, shape: Any) -> None:
+        self.shape = shape
+        self._last: tuple[dict[str, int], Any] | None = None
+
+    def of(self, sizes: dict[str, int]) -> Any:
+        """The shape for these sizes."""
+        if self._last is None or self._last[0] != sizes:
+            self._last = sizes, concrete(self.shape, sizes)
+        return self._last[1]
 
 
 _READERS = Readers(Tensor, "_array", "_storage", Storage, "array", (*UNTOUCHED_READER, ("__weakref__", MISSING)))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -62,7 +62,17 @@ class NumberClass(NamedTuple):
 
     def takes(self, leaf: object) -> bool:
         """Whether a value is of this class."""
-        return type(leaf) is self.of_type and number_kind(leaf) is not None and number_class(leaf) == self
+        if type(leaf) is not self.of_type or number_kind(leaf) is None:
+            return False
+        value: Any = leaf
+        if self.kind is float:
+            return self.span == ANY or 0.0 < float(value) <= sys.float_info.max
+        return self.least <= int(value) <= self.most
+
+    def with_all_of(self, other: NumberClass) -> NumberClass:
+        """The class of the values of both, which are numbers of one type."""
+        wider = FLOAT if self.kind is float else LARGE if LARGE.span in (self.span, other.span) else INT
+        return self if self.span == wider.span else other if other.span == wider.span else _of_type(wider, self.of_type)
 
     @property
     def is_native(self) -> bool:
@@ -80,9 +90,12 @@ LARGE = NumberClass("large int", int, INT64)
 
 def number_class(leaf: object) -> NumberClass:
     """The class of an open number's value."""
-    found = _by_value(leaf)
-    name = f"{found.name} of {type(leaf).__name__}" if isinstance(leaf, np.generic) else found.name
-    return found._replace(name=name, of_type=type(leaf))
+    return _of_type(_by_value(leaf), type(leaf))
+
+
+def _of_type(found: NumberClass, kind: type) -> NumberClass:
+    name = f"{found.name} of {kind.__name__}" if issubclass(kind, np.generic) else found.name
+    return found._replace(name=name, of_type=kind)
 
 
 def _by_value(leaf: Any) -> NumberClass:
@@ -91,10 +104,26 @@ def _by_value(leaf: Any) -> NumberClass:
     return POSITIVE_FLOAT if 0.0 < float(leaf) <= sys.float_info.max else FLOAT
 
 
+class OpenLeaves:
+    """The open numbers among arguments of one structure; ``classes``: of those that have been of several."""
+
+    def __init__(self, leaves: Collection[int], classes: Mapping[int, NumberClass]) -> None:
+        self._leaves, self._classes = leaves, classes
+
+    def class_of(self, k: int, leaf: object) -> NumberClass | None:
+        """The class that a step takes a number for; None where the number is not open."""
+        if k not in self._leaves or number_kind(leaf) is None:
+            return None
+        known = self._classes.get(k)
+        return known if known is not None and known.takes(leaf) else number_class(leaf)
+
+
 class OpenNumbers:
     """The open numbers of one jitted function: leaves by the structure of the arguments."""
 
     def __init__(self) -> None:
+        self._classes: dict[TreeSpec, dict[int, NumberClass]] = {}  # of all values that open numbers have had
+        self._widened: dict[TreeSpec, set[int]] = {}  # those that have been of several
         self._open: dict[TreeSpec, frozenset[int]] = {}
         self._fixed: set[tuple[TreeSpec, int]] = set()
         self._counting: set[tuple[TreeSpec, int]] = set()  # open because they count
@@ -114,6 +143,36 @@ class OpenNumbers:
             found = self._open[tree] = frozenset(first + k for k in self._of_user.get(parts, ()))
         return found
 
+    def among(self, tree: TreeSpec) -> OpenLeaves:
+        """The same with their classes."""
+        return OpenLeaves(self.of(tree), self._classes.get(tree, {}))
+
+    def widen(self, tree: TreeSpec, leaves: Sequence[Any]) -> bool:
+        """Let open numbers be of all classes that they have been of; whether steps are to take some for another one.
+
+        Else a list of floats would have a step for each choice of signs. Where a second one changes its class, all of
+        the list are taken to.
+        """
+        known = self._classes.setdefault(tree, {})
+        changed: dict[int, NumberClass] = {}
+        for k in self.of(tree):
+            if k >= len(leaves) or number_kind(leaves[k]) is None:
+                continue
+            now = number_class(leaves[k])
+            before = known.setdefault(k, now)
+            if before.of_type is not now.of_type:
+                known[k] = now
+            elif not before.takes(leaves[k]):
+                changed[k] = before.with_all_of(now)
+        if changed and len(self._widened.get(tree, set()) | changed.keys()) > 1:
+            floats = {
+                k: made.with_all_of(_of_type(FLOAT, made.of_type)) for k, made in known.items() if made.kind is float
+            }
+            changed.update((k, wide) for k, wide in floats.items() if wide != known[k])
+        self._widened.setdefault(tree, set()).update(changed)
+        known.update(changed)
+        return bool(changed)
+
     def clear(self, is_rebound: bool) -> None:
         """The function has other arguments now, before the user's: of these is still known which are open."""
         for tree, leaves in self._open.items():
@@ -121,7 +180,8 @@ class OpenNumbers:
             known = (k for k in leaves if k >= first and not self._trials.get((tree, k)))  # no trial that goes on
             self._of_user[parts] = frozenset(k - first for k in known)
         self._is_rebound = is_rebound
-        for kept in (self._open, self._fixed, self._counting, self._chosen, self._trials, self._ways):
+        tables = (self._open, self._fixed, self._counting, self._chosen, self._trials, self._ways)
+        for kept in (*tables, self._classes, self._widened):
             kept.clear()
 
     def _users(self, tree: TreeSpec) -> tuple[tuple[TreeSpec, ...], int]:

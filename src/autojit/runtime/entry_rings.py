@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Words = npt.NDArray[np.int64]
 
-MOST_SETS = 4  # values of open sizes for which rings keep tensors
+MOST_SETS = 16  # values of open sizes for which rings keep tensors: a cache that grows in every call, and begins anew
 MOST_TENSORS = 64  # of a ring whose results the caller keeps
 MOST_GROWN_BYTES = 1 << 16  # by its tensors
 MOST_KEPT_BYTES = 1 << 24  # by the tensors of rings with open sizes; more than that only for the present values
@@ -72,6 +72,10 @@ class EntryRings:
         A program that keeps what it gets, or a part of it (a list of losses, ``step(x).detach()``), has every tensor
         that it gets made here, so the ring grows. ``calls``: how many have run the step until now.
         """
+        self._fill(ring, calls, most=MOST_TENSORS)
+
+    def _fill(self, ring: int, calls: int, most: int) -> None:
+        """``refill``, with that many tensors at most, each of which stands in several places then."""
         spec = self.rings[ring]
         tensors = self._tensors(ring)
         free = self._free(ring, tensors)
@@ -84,12 +88,14 @@ class EntryRings:
         tensors.clear()
         tensors.extend(kept)
         del kept
-        for _ in range(self._capacity(ring) - len(tensors)):
+        for _ in range(min(self._capacity(ring), most) - len(tensors)):
             made = spec.make()
             tensors.append(made)
             words += _described(made, getattr(made, spec.array_slot))
-        self._entries[ring][self._row(ring)] = np.array(words).reshape(len(tensors), -1)
-        self.records[ring, Ring.n_entries.place] = len(tensors)
+        places = self._entries[ring][self._row(ring)]
+        described = np.array(words).reshape(len(tensors), -1)
+        places[:] = described if len(described) == len(places) else described[0]
+        self.records[ring, Ring.n_entries.place] = len(places)
 
     def _capacity(self, ring: int) -> int:
         return self._entries[ring].shape[1]
@@ -105,14 +111,17 @@ class EntryRings:
         self.records[ring, Ring.entries.place] = data_address(self._entries[ring])
 
     def accept(self, values: tuple[int, ...]) -> None:
-        """From now on these values of the open sizes are welcome, too: rings get tensors for them."""
+        """From now on these values of the open sizes are welcome, too: rings get one tensor for them.
+
+        Others are made when it is in use: the values may not come again.
+        """
         row = self._new_row()
         self.accepted[row] = -1
         self.sets[AcceptedSets.present.place] = row
         for ring, spec in enumerate(self.rings):
             if spec.is_open:
                 self._tensors(ring).clear()
-                self.refill(ring)
+                self._fill(ring, 0, most=1)
         self.accepted[row] = values
         self.sets[AcceptedSets.n_rows.place] = max(int(self.sets[AcceptedSets.n_rows.place]), row + 1)
 
