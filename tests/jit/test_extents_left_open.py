@@ -14,6 +14,7 @@ from autojit.core.errors import CompileError
 from autojit.core.size_expressions import symbol
 from autojit.core.sizes import is_symbolic
 from autojit.jit.arguments import signature
+from autojit.jit.open_numbers import OpenLeaves
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.pytree import flatten
 
@@ -31,7 +32,7 @@ PLAIN: tuple[Any, ...] = (1.5, 2, "text", None, (1, 2), (1, 3), ("array", 2), AN
 
 def of(*leaves: Any) -> tuple[Any, Any, list[Any]]:
     given, tree = flatten((leaves, {}))
-    return signature(given, tree, (), {}), tree, given
+    return signature(given, tree, OpenLeaves((), {}), {}), tree, given
 
 
 def differ_in_extents_alone(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
@@ -111,7 +112,7 @@ def test_an_axis_that_begins_to_differ_shares_the_size_of_an_open_one_of_its_ext
         assert sizes.notice([first[0]], of(aj.zeros(6), aj.zeros(3))[0])
         tree, leaves = first[1], [aj.zeros(6), aj.zeros(second)]
         shapes, _ = sizes.shapes(tree, leaves, ())
-        assert sizes.notice([first[0]], signature(leaves, tree, (), shapes)), "one open, one fixed: it opens the other"
+        assert sizes.notice([first[0]], signature(leaves, tree, OpenLeaves((), {}), shapes)), "one open, one fixed: it opens the other"
         shapes, values = sizes.shapes(tree, leaves, ())
         names = [str(shapes[k][0]) for k in (0, 1)]
         assert (names[0] == names[1]) == is_shared == (len(values) == 1)

@@ -9,6 +9,8 @@ as tensors of one element and stay part of the step, so a counter costs one capt
 from __future__ import annotations
 
 import threading
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from autojit.jit.decided_calls import DecidedCalls
     from autojit.jit.native import NativeStep
 
+TAKE_TURNS = 4  # steps of a function that are told of changes that another one of it has made
 VALUES_BEFORE = 4  # of a number, until it counts as changing
 TENSORS_BEFORE = 2  # of a place that holds tensors: a batch, a target network
 
@@ -122,6 +125,7 @@ class Rebinding:
         self.changed: dict[int, Any] = {}  # what its steps change outside, by id
         self.refilled: list[Location] = []  # places whose lists and dictionaries they change before they assign others
         self.installed: NativeStep | DecidedCalls | None = None  # whose guards have just been verified
+        self._ran: deque[weakref.ref[NativeStep | DecidedCalls]] = deque(maxlen=TAKE_TURNS)  # those that ran last
 
     def leaf_names(self, tree: TreeSpec) -> list[str]:
         """What messages call the leaves of ``(values, drawn, args, kwargs)``."""
@@ -251,9 +255,11 @@ class Rebinding:
                 others.append(call)
         if is_counted:
             bump_guard_epoch()  # other steps may have baked the old ones in; this one has them as arguments
-            ran = self.installed
-            if ran is not None and int(guard_epoch[0]) == epoch + 1:
-                ran.expect_epoch(epoch + 1)
+            if self.installed is not None and int(guard_epoch[0]) == epoch + 1:
+                self.installed.expect_change(epoch + 1)
+                for native in [ref() for ref in self._ran]:
+                    if native is not None:
+                        native.expect_change(epoch + 1)
         for call in others:
             call.function(*call.args, **call.kwargs)
         return result
@@ -296,6 +302,8 @@ class Rebinding:
             return self.store(found)
 
         self.installed = native
+        if not any(ref() is native for ref in self._ran):
+            self._ran.append(weakref.ref(native))
         return run
 
 

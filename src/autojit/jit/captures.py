@@ -69,7 +69,7 @@ class Captures:
     given_up: list[LineByLine] = field(default_factory=list)  # why captures were, which says which others would be
     compiling: dict[int, Any] = field(default_factory=dict)  # by id of a branch: what will follow it, ``Compiling``
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``kept_signatures.py``)
-    has_come: bool = False  # before it was captured: one call of the kind has run line by line, or was forgotten
+    come: int = 0  # calls of the kind that ran line by line before it was captured, or before it was forgotten
     leads_on: bool = False  # whether its last capture ended without a step: the call draws, or no step serves it
     is_told: bool = False  # whether a warning has said that there are too many
     decided: DecidedCalls | None = None  # calls of it in which Python decides, natively

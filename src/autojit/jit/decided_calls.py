@@ -92,9 +92,9 @@ class NativeDecision:
         """Python has verified every guard since the guard epoch was ``epoch``."""
         self.guards.refresh(self.entry, epoch, are_listed=True)
 
-    def expect_epoch(self, epoch: int) -> None:
-        """What the guard epoch has counted up to here is nothing that the capture has read."""
-        self.guards.expect_epoch(self.entry, epoch)
+    def expect_change(self, epoch: int) -> None:
+        """The guard epoch has counted one change up to here, of a place that is an argument of the decision."""
+        self.guards.expect_change(self.entry, epoch)
 
     def _spec(self) -> EntrySpec:
         decision, segment = self.decision, self.decision.segment
@@ -163,11 +163,10 @@ class DecidedCalls:
             self._credit += 1
         return found
 
-    def expect_epoch(self, epoch: int) -> None:
-        """The guard epoch has counted one change since, of nothing that any of them has read."""
+    def expect_change(self, epoch: int) -> None:
+        """The guard epoch has counted one change up to here, of a place that is an argument of all of them."""
         for native in self.natives:
-            if native.guards.epoch == epoch - 1:
-                native.expect_epoch(epoch)
+            native.expect_change(epoch)
 
     def _tried(self, args: Args, kwargs: Kwargs) -> Any:
         self._turn = turn = self._turn + 1

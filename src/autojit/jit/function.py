@@ -13,6 +13,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,7 @@ from autojit.runtime.precompile import compile_ahead
 from autojit.tensor.state import BY_PYTHON, guard_epoch, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
+ALIKE = 32  # signatures that a new one is compared with; to compare it with 500 took as long as to run the call
 MODES = 5  # one more than the greatest ``grad_enabled + 2 * inference``
 
 if TYPE_CHECKING:
@@ -284,7 +286,7 @@ class JitFunction(Answers):
             key = self._key(call) if call.shapes else key
             found = self.roots.get(key)
         if found is None:
-            alike = [old for mode, old in self.roots if mode == key[0]]
+            alike = [old for mode, old in self._newest() if mode == key[0]]
             if self.open_numbers.begin(alike, key[1], call.leaves):
                 return self._root(call)
             if self.open_numbers.widen(call.tree, call.leaves) or self.open_numbers.notice(alike, key[1], call.leaves):
@@ -301,10 +303,14 @@ class JitFunction(Answers):
         found.used_at = self.counts.calls
         return found
 
+    def _newest(self) -> list[Key]:
+        """The signatures that came last, which tell what changes from call to call."""
+        return list(islice(reversed(self.roots), ALIKE))[::-1]
+
     def _difference(self, key: Key) -> str:
         tree = key[1][0]
         names = leaf_names(self.function, tree) if self.rebinding is None else self.rebinding.leaf_names(tree)
-        return difference_from(tuple(self.roots), key, names)
+        return difference_from(tuple(self._newest()), key, names)
 
     def _find(self, branch: Branch, call: Call) -> Decision | CompiledStep | BeginsAgain | None:
         """The alternative of a branch that serves the call, if there is one."""

@@ -78,7 +78,7 @@ def make_room(function: JitFunction, newest: Key) -> None:
     forgetting, roots = function.forgetting, function.roots
     if forgetting.came_back(newest):
         function.counts.note("what was captured for these arguments before had been forgotten")
-        roots[newest].has_come = True
+        roots[newest].come = 1
     roots[newest].used_at = function.counts.calls
     surplus = forgetting.surplus(roots, function.counts.calls)
     if surplus:

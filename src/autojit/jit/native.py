@@ -277,9 +277,9 @@ class NativeStep:
                 return True
         return any(getattr(leaves[k], "_array", None) is array for k, array in self.step.twins)
 
-    def expect_epoch(self, epoch: int) -> None:
-        """What the guard epoch has counted up to here is nothing that the step has read."""
-        self.guards.expect_epoch(self.entry, epoch)
+    def expect_change(self, epoch: int) -> None:
+        """The guard epoch has counted one change up to here, of a place that is an argument of the step."""
+        self.guards.expect_change(self.entry, epoch)
 
     def refresh(self, epoch: int) -> None:
         """Python has verified every guard since the guard epoch was ``epoch``: the native ones get present values."""

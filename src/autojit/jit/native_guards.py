@@ -78,7 +78,7 @@ class CaptureGuards:
         Another thread may have changed something after it was verified, so what is read here is looked at again.
         ``are_listed``: whether Python reads ``listed`` before every call.
         """
-        self.expect_epoch(entry, epoch)
+        self._expect_epoch(entry, epoch)
         words = {place: self._words(number)[k].expected for place, (number, k) in self._word_places.items()}
         if are_listed:
             self.listed[self._always_listed :] = stand_ins(self.capture.guards)
@@ -88,8 +88,12 @@ class CaptureGuards:
             for place, word in words.items():
                 entry.set_expected(place, word)
 
-    def expect_epoch(self, entry: Entry, epoch: int) -> None:
-        """What the guard epoch has counted up to here is nothing that the capture has read."""
+    def expect_change(self, entry: Entry, epoch: int) -> None:
+        """The guard epoch has counted one change up to here, of nothing that the capture has read."""
+        if self.epoch == epoch - 1:  # else something was changed before that, which may be
+            self._expect_epoch(entry, epoch)
+
+    def _expect_epoch(self, entry: Entry, epoch: int) -> None:
         self.epoch = epoch
         if self.asks_epoch:
             entry.set_expected(EPOCH, epoch)

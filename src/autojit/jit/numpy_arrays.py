@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_DTYPES = frozenset(map(np.dtype, ("?", "b", "h", "i", "q", "B", "f", "d")))
+DTYPES = frozenset(map(np.dtype, ("?", "b", "h", "i", "q", "B", "f", "d")))
 _PLAIN = (bool, int, float, str, type(None), type(Ellipsis), type, np.dtype, np.generic, type(np._NoValue))
 _TOLERANCES = {"f": (1e-4, 1e-6), "d": (1e-9, 1e-12)}
 
@@ -153,7 +153,7 @@ def plain(array: Tensor) -> Tensor:
 def number_of(scalar: TracedArray) -> Any:
     """A NumPy scalar as autojit's functions take it: as a number of its kind."""
     kind = scalar.shadow.dtype.kind
-    if kind not in "if" or scalar.shadow.dtype not in _DTYPES:
+    if kind not in "if" or scalar.shadow.dtype not in DTYPES:
         return plain(scalar)
     is_float = kind == "f"
     trace: Any = state.trace
@@ -277,9 +277,9 @@ def _is_plain(leaf: object) -> bool:
     if isinstance(leaf, slice):
         return all(map(_is_plain, (leaf.start, leaf.stop, leaf.step)))
     if type(leaf) is TracedArray:
-        return type(leaf.shadow) in (np.ndarray, leaf.shadow.dtype.type) and leaf.shadow.dtype in _DTYPES
+        return type(leaf.shadow) in (np.ndarray, leaf.shadow.dtype.type) and leaf.shadow.dtype in DTYPES
     if type(leaf) is np.ndarray:
-        return leaf.dtype in _DTYPES
+        return leaf.dtype in DTYPES
     return isinstance(leaf, (TracedNumber, *_PLAIN)) or is_symbolic(leaf)
 
 
@@ -354,7 +354,7 @@ def _typed(ufunc: np.ufunc, form: Callable[..., Any], args: Sequence[Any], name:
         loop = ufunc.resolve_dtypes((*map(_kind, args), None))
     except Exception:
         raise refused(name) from None
-    if any(dtype not in _DTYPES for dtype in loop) or not _is_sure(ufunc.__name__, loop, args):
+    if any(dtype not in DTYPES for dtype in loop) or not _is_sure(ufunc.__name__, loop, args):
         raise refused(name)
     dtypes = list(map(dtype_of_numpy, loop))
     is_exact = ufunc not in _OF_ZERO_AND_NAN or loop[0].kind != "f"

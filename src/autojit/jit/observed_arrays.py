@@ -21,13 +21,17 @@ import numpy as np
 from autojit.core.ports import ports
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
+from autojit.dispatch.dispatch import value_of
+from autojit.history.recording import shows_grad
 from autojit.jit.guards import WordsGuard
 from autojit.jit.numpy_arrays import (
+    DTYPES,
     OfNumPy,
     TracedArray,
     as_operand,
     called,
     digits,
+    followed,
     holds_arrays,
     number_of,
     plain,
@@ -39,7 +43,7 @@ from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.state import outside_trace, state
-from autojit.tensor.tensor import Tensor
+from autojit.tensor.tensor import Tensor, alias, type_of
 
 if TYPE_CHECKING:
     from autojit.jit.observed_calls import ObservedCalls
@@ -51,6 +55,7 @@ _OF_ARRAYS = (getattr, hasattr, setattr, print, len, partial, SimpleNamespace, r
 _HOLDING = frozenset(("append", "appendleft", "insert", "setdefault", "get", "update", "__setitem__"))
 _BY_KEY = frozenset(("insert", "setdefault", "get", "__setitem__"))
 _NUMBERS = (float, int, bool, complex)
+TO_NUMPY: Any = plain_function(Tensor.numpy)
 _OF_MEMORY = frozenset(("from_numpy", "from_dlpack"))
 _ARRAY_MAKERS = frozenset(("tensor", "as_tensor", "asarray", "from_numpy", "from_dlpack"))
 
@@ -86,6 +91,26 @@ class ObservedArrays:
             refusal.guards = [guard for guard in guards if not isinstance(guard.native, WordsGuard)]
             refusal.asked = refusal
             raise refusal
+
+    def taken(self, t: Any, numpy: Callable[..., Any], *given: object) -> Any:
+        """The array of a tensor (``t.numpy()``): of what the step computes one of the step, else what eager mode gives.
+
+        ``numpy``: the function that is called, with what it is ``given``.
+        """
+        trace: Any = state.trace
+        if trace is None or trace.runs_often or type(t) is not Tensor or t._value is None or not trace.is_fresh(t):
+            return numpy(*given)
+        if shows_grad(t) or type_of(t).dtype.numpy not in DTYPES:
+            return numpy(*given)
+        self.are_there = True
+        return followed(trace, alias(t.detach()), trace.evaluate(value_of(t)).copy())
+
+    def taken_by(self, function: Callable[..., Any], *given: Any, **options: object) -> Any:
+        """The same by a function of NumPy's: ``np.asarray(t)``, and ``np.array(t)``, which copies."""
+        if options:
+            return function(*given, **options)
+        (t,) = given
+        return self.taken(t.clone() if function is np.array else t, lambda: function(t))
 
     def instead(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """What is called instead of a function that is given arrays; NotImplemented: what else is known of it."""

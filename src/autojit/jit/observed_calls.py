@@ -10,6 +10,7 @@ are ``foreign_calls.py``'s; all else is handed what it is given with its content
 from __future__ import annotations
 
 import builtins
+import math
 import operator
 import random
 import sys
@@ -46,10 +47,11 @@ from autojit.jit.late_values import Late, of_digits, power
 from autojit.jit.named_lookups import written_out
 from autojit.jit.numpy_arrays import holds_arrays
 from autojit.jit.numpy_methods import ArrayMethod
-from autojit.jit.observed_arrays import ObservedArrays
+from autojit.jit.observed_arrays import TO_NUMPY, ObservedArrays
 from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
 from autojit.jit.observed_texts import ObservedTexts, can_wait
 from autojit.jit.places import defines, is_a, module_of
+from autojit.jit.traced_math import INSTEAD
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor
@@ -252,6 +254,8 @@ class ObservedCalls(ObservedTexts):
         if (taken := own(plain, "of_step", None)) is not None:  # it is given what is called when the step runs
             found: Callable[..., Any] = taken(self.outside)
             return found
+        if plain is TO_NUMPY and type(function) is MethodType:
+            return partial(self.arrays.taken, function.__self__, function)
         note_setting(self, plain)
         self.observe(function)
         self._escape(arguments)
@@ -263,6 +267,10 @@ class ObservedCalls(ObservedTexts):
             return self._of_builtins(function, arguments)
         if self._is_generator(owner):
             return self._hidden(function)
+        if (function is np.asarray or function is np.array) and len(arguments) == 1 and type(arguments[0]) is Tensor:
+            return partial(self.arrays.taken_by, function)
+        if owner is math and any(is_a(argument, TracedNumber) for argument in arguments):
+            return INSTEAD.get(function)  # of code that has fetched it before there was a number
         if is_a(owner, ModuleType) and owner is time and function.__name__ != "sleep":
             return self._hidden(function)
         if is_a(owner, type) and function.__name__ in ("now", "utcnow", "today") and module_of(owner) == "datetime":

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from autojit.jit.native import NativeStep
 
 
-RECENT_LIMIT = 4  # steps that are asked in turn
+RECENT_LIMIT = 16  # steps that are asked in turn: one that refuses takes a microsecond, a call through Python 200
 CHOSEN_LIMIT = 64  # and steps for what Python decides on numbers, of which that is asked first
 
 

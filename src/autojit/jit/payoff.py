@@ -165,8 +165,8 @@ class Payoff:
         One of them is enough as long as what it would cost is small; else twice as many for each capture in vain.
         """
         if not path:
-            has_come, root.has_come = root.has_come, True
-            return has_come and not root.leads_on
+            come, root.come = root.come, root.come + 1
+            return come >= self._to_come() and not root.leads_on
         waiting, outcome = path[-1].waiting, hash(outcomes[-1].key)
         come = waiting.pop(outcome, 0)
         if come >= self._to_come():

@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import accumulate
 from operator import itemgetter
+from types import NoneType
 from typing import Any, NamedTuple
+
+import numpy as np
+
+from autojit.tensor.tensor import Tensor
 
 Args = tuple[Any, ...]  # of a call
 Kwargs = dict[str, Any]
@@ -113,6 +118,7 @@ _REGISTERED: dict[type, Registered] = {}
 
 def register(kind: type, flatten: Flatten, unflatten: Unflatten) -> None:
     """Let instances of a class be inner nodes of pytrees; what ``flatten`` gives besides the parts must be hashable."""
+    _LEAVES.discard(kind)
     _REGISTERED[kind] = Registered(flatten, unflatten)
 
 
@@ -123,7 +129,7 @@ def flatten(tree: object) -> tuple[list[Any], TreeSpec]:
 
 
 def _flatten(tree: object, add: Callable[[Any], None]) -> TreeSpec:
-    found = taken_apart(tree)
+    found = None if type(tree) in _LEAVES else taken_apart(tree)
     if found is None:
         add(tree)
         return LEAF
@@ -158,6 +164,9 @@ def node(kind: Any, children: Iterable[TreeSpec], keys: tuple[Any, ...]) -> Tree
 _OFTEN_MET = frozenset((tuple, list, dict))
 _NODES: dict[Any, TreeSpec] = {}
 _MOST_NODES = 1024
+
+
+_LEAVES: set[type] = {Tensor, np.ndarray, float, int, bool, str, NoneType}  # the most frequent ones, known at once
 
 
 def registered(kind: type) -> Registered | None:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.device import CPU
 from autojit.core.device_array import share_memory
 from autojit.dispatch.dispatch import value_of
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, layout_of, storage_of
+from autojit.tensor.tensor import Tensor, layout_of, memory_of, storage_of, type_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,6 +100,12 @@ class TraceTaken:
                        self._is_outside(memory), not shown.flags.writeable)  # fmt: skip
         self.taken.append(known)
         return shown
+
+    def is_fresh(self, t: Tensor) -> bool:
+        """Whether a tensor shows all of some memory that the step has made, row by row."""
+        shown, memory = memory_of(t)
+        is_whole = shown.flags.c_contiguous and shown.size == memory.size
+        return is_whole and type_of(t).device == CPU and not self._is_outside(storage_of(t).memory)
 
     def _is_outside(self, memory: Storage) -> bool:
         given = (*self.arguments, *self.gradients_given, *self.arrays)

@@ -25,7 +25,9 @@ from autojit.core.dtypes import bool_, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.size_expressions import Expression, symbol
+from autojit.core.sizes import is_symbolic
 from autojit.core.source import SourceLocation, here
+from autojit.core.types import TensorType
 from autojit.history.saved import accumulator_of
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import symbols_of
@@ -54,6 +56,11 @@ from autojit.tensor.node import Edge
 from autojit.tensor.state import finished, grad_mode, source_of, state, with_trace
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, array_type, storage_of, wrap_value
+
+FLOATS_IN_A_LIST, INTS_IN_A_LIST = 16, 4
+"""Of a tensor that a step computes: so many stay numbers of the step, each by an op or two of its own. Of longer lists
+Python gets the digits at once: whoever has many sorts them, or decides on them, and ints are often places or keys.
+"""
 
 
 class Trace(
@@ -178,6 +185,12 @@ class Trace(
         with grad_mode(False):
             number = wrap_value(value).reshape(()).to(float64 if kind is float else int64)
         return TracedNumber(self, number, kind, range_of_dtype(dtype.numpy) if kind is int else ANY)
+
+    def stays_in_a_list(self, kind: TensorType) -> bool:
+        """Whether the numbers of a tensor stay numbers of the step when Python gets a list of them."""
+        if is_symbolic(kind.size) or kind.dtype.category not in (1, 2):
+            return False
+        return 0 < kind.size <= (FLOATS_IN_A_LIST if kind.dtype.is_floating_point else INTS_IN_A_LIST)
 
     def follow(self, holder: Any, moved: frozenset[int] | None = None) -> None:
         if holder.is_made_in(self):

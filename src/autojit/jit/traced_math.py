@@ -15,6 +15,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from autojit.functions import special as special
 from autojit.jit import number_powers as number_powers
 from autojit.jit.exact_numbers import is_wide
 from autojit.jit.number_ranges import Range, compared
+from autojit.jit.python_errors import is_sure
 from autojit.jit.traced_number import WHEN_MADE, TracedNumber, span_of
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import grad_mode, state
@@ -82,10 +84,7 @@ def traced_function(name: str, x: TracedNumber, original: Callable[..., Any] | N
     rule = RULES[name]
     span = x.span
     if original is not None:
-        is_defined = (span.low >= rule.low or x >= rule.low) and (span.high <= rule.high or x <= rule.high)
-        if is_defined and rule.needs_finite and not span.is_finite:
-            is_defined = -math.inf < x and x < math.inf
-        if not is_defined:
+        if not _is_defined(rule, x, original):
             return original(x.concrete())
         is_asked = rule.needs_finite or rule.low > -math.inf or rule.high < math.inf
         span = Range(max(span.low, rule.low), min(span.high, rule.high), span.has_nan and not is_asked)
@@ -95,6 +94,36 @@ def traced_function(name: str, x: TracedNumber, original: Callable[..., Any] | N
         values = Range(max(values.low, known.low), min(values.high, known.high), values.has_nan)
     with grad_mode(False):
         return TracedNumber(x.trace, rule.function(x.as_operand().to(float64)), float, values)
+
+
+def _is_defined(rule: Rule, x: TracedNumber, original: Callable[..., Any]) -> bool:
+    """Whether Python raises nothing for the number: by its range, by what the step requires, or else as it decides."""
+    span, number = x.span, x.tensor
+    if span.low < rule.low:
+        below = partial(original, min(2 * rule.low, rule.low - 1))
+        if not (
+            is_sure(x.trace, lambda: _inside(number < rule.low, number, -math.inf, original), below) or x >= rule.low
+        ):
+            return False
+    if span.high > rule.high:
+        above = partial(original, max(2 * rule.high, rule.high + 1))
+        if not (
+            is_sure(x.trace, lambda: _inside(number > rule.high, number, math.inf, original), above) or x <= rule.high
+        ):
+            return False
+    if not rule.needs_finite or span.is_finite:
+        return True
+    is_finite = is_sure(x.trace, lambda: number.isinf().logical_not(), partial(original, math.inf))
+    return is_finite or (-math.inf < x and x < math.inf)
+
+
+def _inside(is_beyond: Tensor, number: Tensor, end: float, original: Callable[..., Any]) -> Tensor:
+    """Whether a number is not beyond a bound, or is the ``end`` of all numbers, of which the function gives one."""
+    try:
+        original(end)
+    except (ValueError, OverflowError):
+        return is_beyond.logical_not()
+    return is_beyond.logical_not() | (number == end)
 
 
 def _is_traced(x: object) -> bool:
@@ -198,7 +227,7 @@ def _length(original: Callable[[Any], int]) -> Callable[..., Any]:
 
 def _replacements() -> dict[str, Callable[..., Any]]:
     known = {name: getattr(math, name) for name in RULES if hasattr(math, name)}
-    made = {name: _of_number(f, functools.partial(traced_function, name, original=f)) for name, f in known.items()}
+    made = {name: _of_number(f, partial(traced_function, name, original=f)) for name, f in known.items()}
     log = made["log"]
     made["log"] = _instead(log, 2, lambda x, base: log(x) / log(base))
     made["pow"] = _instead(math.pow, 2, _power)
@@ -214,6 +243,8 @@ _REPLACED: list[tuple[ModuleType, dict[str, Callable[..., Any]]]] = [
     (math, _replacements()),
     (builtins, {"min": _choice(min, "lt"), "max": _choice(max, "gt"), "len": _length(len)}),
 ]
+INSTEAD = {getattr(module, name): made[name] for module, made in _REPLACED for name in made}
+"""By the functions themselves, which code may have fetched before the first number of the step was made."""
 REPLACED_TABLES = frozenset(id(vars(module)) for module, _ in _REPLACED)
 """Namespaces that captures themselves change, and change back."""
 _originals: list[dict[str, Callable[..., Any]]] = []

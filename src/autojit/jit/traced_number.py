@@ -14,6 +14,7 @@ import math
 import numbers
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from autojit.jit.exact_numbers import (
 )
 from autojit.jit.number_offsets import Offset, distance, known_span, moved_by
 from autojit.jit.number_ranges import ANY, INT64, Range, combined, compared, may_wrap, within_64_bits
+from autojit.jit.python_errors import is_sure
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -155,8 +157,11 @@ class TracedNumber:
         if wide is int and (is_wide(other) or may_wrap(function.__name__, *spans)):
             plain = other.concrete() if isinstance(other, TracedNumber) else other
             return function(plain, self.concrete()) if swapped else function(self.concrete(), plain)
-        if function is operator.truediv and span_of(divisor).low <= 0.0 <= span_of(divisor).high and divisor == 0:
-            function(1 if self.kind is theirs is int else 1.0, 0)  # Python's own error
+        if function is operator.truediv and span_of(divisor).low <= 0.0 <= span_of(divisor).high:
+            raises = partial(operator.truediv, 1 if self.kind is theirs is int else 1.0, 0)
+            is_known = isinstance(divisor, TracedNumber) and is_sure(self.trace, divisor.tensor.bool, raises)
+            if not is_known and divisor == 0:
+                raises()  # Python's own error
         with grad_mode(False):
             a, b = _operand(self, wide), _operand(other, wide)
             a, b = (b, a) if swapped else (a, b)

@@ -42,6 +42,8 @@ KINDS: dict[str, type[Exception]] = {
     "differentiation": DifferentiationError,
     "index": IndexOutOfRangeError,
     "overflow": OverflowError,
+    "value": ValueError,
+    "zero": ZeroDivisionError,
     "wide": WideIntegerError,
 }
 """What is raised, by the name that the text of a graph has for it."""

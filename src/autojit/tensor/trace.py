@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from autojit.core.dtypes import DType
     from autojit.core.program_parts import Parts
     from autojit.core.source import SourceLocation
+    from autojit.core.types import TensorType
     from autojit.ir.builder import GraphBuilder
     from autojit.ir.graph import Value
     from autojit.ir.op import Op
@@ -98,6 +99,9 @@ class Trace(Protocol):
 
     def shown(self, tensor: Tensor) -> Any:
         """The NumPy array of a tensor whose text is asked for; None where it is not known."""
+
+    def stays_in_a_list(self, kind: TensorType) -> bool:
+        """Whether the numbers of a tensor stay numbers of the step when Python gets a list of them."""
 
     def item(self, value: Value) -> Any:
         """The number in an IR value of one element: a stand-in that splits the trace when Python needs its digits."""
