@@ -228,3 +228,20 @@ def test_decisions_that_come_twice_do_not_pay_for_large_captures() -> None:
         for _ in range(2):  # what decides comes a second time, and then no more
             assert step(x).item() == pytest.approx(counted(x).item(), rel=1e-6)
     assert step.stats()["captures"] <= FREE + 2 * calls.bit_length()
+
+
+@pytest.mark.filterwarnings("ignore:(?s)jit. .* served no second call")
+@pytest.mark.parametrize("kinds, most", [(20, 20), (400, 40)])
+def test_kinds_by_the_hundred_that_come_again_are_not_all_captured(kinds: int, most: int) -> None:
+    """A few kinds that take turns are captured once each; hundreds of large ones would cost more than they save."""
+
+    def named(x: aj.Tensor, name: str) -> aj.Tensor:
+        for k in range(70):
+            x = x.sin() + len(name) + k
+        return x
+
+    step, numbers = aj.jit(named), random.Random(0)
+    for _ in range(500):
+        name = f"kind {numbers.randrange(kinds)}"
+        assert step(aj.ones(2), name).shape == (2,)
+    assert step.stats()["captures"] <= most

@@ -170,7 +170,7 @@ class DecidedCalls:
 
     def _tried(self, args: Args, kwargs: Kwargs) -> Any:
         self._turn = turn = self._turn + 1
-        leaves: Sequence[Any] = args
+        leaves = list(args)
         if self.is_nested or kwargs:
             leaves, tree = flatten((args, kwargs))
             if tree != self.step.capture.argument_tree:
@@ -181,7 +181,7 @@ class DecidedCalls:
             for node in branch:
                 if not isinstance(node, Decision):
                     step: NativeStep | None = node.entry
-                    found = REFUSED if step is None or self._turn != turn else step.attempt(*args, **kwargs)
+                    found = REFUSED if step is None or self._turn != turn else step.attempt_of(leaves, args, kwargs)
                     if type(found) is not Refusal:
                         return found
                 elif (native := node.entry) and (native.runs(leaves) or (native.holds_again() and native.runs(leaves))):

@@ -300,6 +300,7 @@ class JitFunction(Answers):
                 self.counts.note(self._difference(key))
             found = self.roots[key] = Captures()
             make_room(self, key)
+            self.payoff.kinds = len(self.roots)
         found.used_at = self.counts.calls
         return found
 

@@ -160,11 +160,15 @@ class NativeStep:
         """
         return self._tried(args, kwargs) if self.is_layered else self.entry.attempt(*args, **kwargs)
 
+    def attempt_of(self, leaves: list[Any], args: Args, kwargs: Kwargs) -> Any:
+        """The same where the structure of the arguments is known to be the step's."""
+        return self._tried(args, kwargs, leaves) if self.is_layered else self.entry.attempt(*args, **kwargs)
+
     def _layered(self, *args: object, **kwargs: object) -> Any:
         found = self._tried(args, kwargs)
         return self.slow(*args, **kwargs) if found is REFUSED else found
 
-    def _tried(self, args: Args, kwargs: Kwargs) -> Any:
+    def _tried(self, args: Args, kwargs: Kwargs, known: list[Any] | None = None) -> Any:
         found: Any
         capture = self.step.capture
         for guard in self.listed:

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 def _counts_results(step: CompiledStep) -> bool:
     """Whether sizes that the step counts are in its results: as extents, as numbers, or in views of arguments."""
-    counted = set(step.segment.executable.counted)
-    shown = (*(v.type for v in step.results.values), *((p.what, p.chain) for p in step.results.places))
-    return bool(counted) and any(symbols_of(what) & counted for what in shown)
+    if step.counts_results is None:
+        counted = set(step.segment.executable.counted)
+        shown = (*(v.type for v in step.results.values), *((p.what, p.chain) for p in step.results.places))
+        step.counts_results = bool(counted) and any(symbols_of(what) & counted for what in shown)
+    return step.counts_results
 
 
 def why_not_native(step: CompiledStep) -> str | None:

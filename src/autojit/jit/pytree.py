@@ -129,12 +129,32 @@ def flatten(tree: object) -> tuple[list[Any], TreeSpec]:
 
 
 def _flatten(tree: object, add: Callable[[Any], None]) -> TreeSpec:
-    found = None if type(tree) in _LEAVES else taken_apart(tree)
+    kind: Any = type(tree)
+    if kind in _LEAVES:
+        add(tree)
+        return LEAF
+    if kind is tuple or kind is list:
+        children = [_flatten(part, add) for part in tree]  # type: ignore[attr-defined]
+        for child in children:
+            if child is not LEAF:
+                return node(kind, children, ())
+        return _flat(kind, len(children))
+    found = taken_apart(tree)
     if found is None:
         add(tree)
         return LEAF
     kind, parts, keys = found
     return node(kind, [_flatten(part, add) for part in parts], keys)
+
+
+def _flat(kind: Any, count: int) -> TreeSpec:
+    """The structure of a tuple, or a list, of leaves."""
+    found = _FLAT.get((kind, count))
+    if found is None:
+        found = _FLAT[kind, count] = node(kind, [LEAF] * count, ())
+        if len(_FLAT) > _MOST_NODES:
+            _FLAT.clear()
+    return found
 
 
 def leaves_of(tree: object) -> Iterator[Any]:
@@ -163,6 +183,7 @@ def node(kind: Any, children: Iterable[TreeSpec], keys: tuple[Any, ...]) -> Tree
 
 _OFTEN_MET = frozenset((tuple, list, dict))
 _NODES: dict[Any, TreeSpec] = {}
+_FLAT: dict[tuple[Any, int], TreeSpec] = {}
 _MOST_NODES = 1024
 
 

@@ -159,6 +159,7 @@ class CompiledStep:
         self.calls = 0
         self.earlier_calls = 0  # by native entries that are gone
         self.entry: Any = None
+        self.counts_results: bool | None = None  # once asked for, by ``needed_python``
         self.is_differentiable = capture.is_differentiable
         self.call = capture.as_op() if capture.is_differentiable else None
         orders = self.results.orders
