@@ -263,3 +263,18 @@ def test_threads_do_not_see_what_others_decide_on() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_calls_of_several_kinds_that_decide_take_turns() -> None:
+    @aj.jit
+    def chosen(x: aj.Tensor, how: Any) -> Any:
+        y = x * 2 if how is None else x + how["by"] if type(how) is dict else x - how[0]
+        return y.sum() if y.sum() > 0 else -2 * y.sum()
+
+    kinds = (None, {"by": 1.5}, (0.5,))
+    rng = np.random.default_rng(0)
+    for k in range(90):
+        x = aj.tensor(rng.normal(size=3).astype(np.float32))
+        found, wanted = chosen(x, kinds[k % 3]), chosen.function(x, kinds[k % 3])
+        np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5)
+    assert chosen.stats()["native_calls"] >= 60

@@ -112,7 +112,9 @@ def test_an_axis_that_begins_to_differ_shares_the_size_of_an_open_one_of_its_ext
         assert sizes.notice([first[0]], of(aj.zeros(6), aj.zeros(3))[0])
         tree, leaves = first[1], [aj.zeros(6), aj.zeros(second)]
         shapes, _ = sizes.shapes(tree, leaves, ())
-        assert sizes.notice([first[0]], signature(leaves, tree, OpenLeaves((), {}), shapes)), "one open, one fixed: it opens the other"
+        assert sizes.notice([first[0]], signature(leaves, tree, OpenLeaves((), {}), shapes)), (
+            "one open, one fixed: it opens the other"
+        )
         shapes, values = sizes.shapes(tree, leaves, ())
         names = [str(shapes[k][0]) for k in (0, 1)]
         assert (names[0] == names[1]) == is_shared == (len(values) == 1)

@@ -12,7 +12,7 @@ import autojit as aj
 
 
 def ordered(x: aj.Tensor) -> Any:
-    return aj.from_numpy(np.sort(x.exp().numpy())) + x
+    return aj.from_numpy(np.sort(x.numpy())) + x
 
 
 def test_arrays_that_python_asks_for_are_told() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Sequence, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from functools import partial, reduce
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -18,13 +18,15 @@ from typing import Any
 from autojit.core.size_recorder import for_users
 from autojit.core.sizes import is_symbolic
 from autojit.core.wrapping import own
+from autojit.dispatch.dispatch import value_of
+from autojit.functions.shape import stack
 from autojit.jit.guards import is_value
 from autojit.jit.late_values import with_digits
 from autojit.jit.observed_functions import is_own_class, is_user_class, may_compute
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
-from autojit.tensor.state import state
+from autojit.tensor.state import grad_mode, state
 
 _CALLING: tuple[Any, ...] = (map, filter, reduce, itertools.starmap, itertools.accumulate)
 
@@ -97,3 +99,47 @@ def _is_users(value: object) -> bool:
     if is_a(value, type):
         return is_user_class(value) or is_own_class(value)
     return may_compute(value) and not type(value).__module__.startswith("_cython")
+
+
+def sorted_by_digits(items: Iterable[Any], /, **options: Any) -> list[Any]:
+    """``sorted``: to compare many numbers of the step one by one would split it as often, so their digits count."""
+    return sorted(_with_digits(list(items)), **options)
+
+
+def sort_by_digits(items: list[Any], /, **options: Any) -> None:
+    """``items.sort()``, likewise."""
+    items[:] = _with_digits(list(items))
+    items.sort(**options)
+
+
+def _with_digits(items: list[Any]) -> list[Any]:
+    """A list with the digits of the numbers in it, of which Python gets to know all at once."""
+    leaves: list[Any] = []
+    if not all(_is_tuple_of_leaves(item, leaves) for item in items):
+        return items
+    numbers = [leaf for leaf in leaves if is_a(leaf, TracedNumber) and leaf.kind is float]
+    if len(numbers) < LEAST_SORTED:
+        return items
+    trace: Any = state.trace
+    with grad_mode(False):
+        digits = trace.concretize(value_of(stack([number.as_operand() for number in numbers]))).tolist()
+    known = {id(number): plain for number, plain in zip(numbers, digits, strict=True)}
+    return [_replaced(item, known) for item in items]
+
+
+def _is_tuple_of_leaves(item: Any, leaves: list[Any]) -> bool:
+    """Whether an item is a leaf, or a tuple of leaves or of lists of them; its leaves are added, but for lists'."""
+    if type(item) is tuple:
+        leaves += item
+        return True
+    leaves.append(item)
+    return type(item) is not list
+
+
+def _replaced(item: Any, known: Mapping[int, float]) -> Any:
+    if type(item) is tuple:
+        return tuple([known.get(id(part), part) for part in item])
+    return known.get(id(item), item)
+
+
+LEAST_SORTED = 3  # numbers

@@ -22,6 +22,7 @@ from autojit.jit.native import GIL_RELEASE_NS, REFUSED
 from autojit.jit.native_arguments import arguments_of
 from autojit.jit.native_guards import CaptureGuards
 from autojit.jit.number_guards import broken_number
+from autojit.jit.other_steps import by_another, finishing
 from autojit.jit.pytree import Args, Kwargs, flatten
 from autojit.runtime.entry import Entry, make_entry
 from autojit.runtime.entry_spec import Constant, EntrySizes, EntrySpec, Refusal
@@ -127,13 +128,15 @@ def _refused(executable: Executable) -> Refusal:
 class DecidedCalls:
     """The calls of one signature of a jitted function, of which some decide. ``call`` is what is called first."""
 
-    def __init__(self, owner: JitFunction, root: Captures, step: CompiledStep, slow: Callable[..., Any]) -> None:
-        self.owner, self.root, self.slow = owner, root, slow
+    def __init__(self, owner: JitFunction, root: Captures, step: CompiledStep) -> None:
+        self.owner, self.root = owner, root
+        self.slow: Callable[..., Any] = self._refused if owner.rebinding is None else finishing(owner, self)
         self.step = step  # one of them: their arguments are alike
         args, kwargs = step.capture.argument_tree.children
         self.is_nested = any(child.kind is not None for child in (*args.children, *kwargs.children))
         self.natives: list[NativeDecision | NativeStep] = []  # that have run
         self._turn = 0
+        self._is_own = False  # whether the call that was tried last has come to a decision
         self._credit = AT_ONCE
         self._rest, self._resting = REST, 0
 
@@ -149,19 +152,27 @@ class DecidedCalls:
         self.natives.append(native)
 
     def call(self, *args: object, **kwargs: object) -> Any:
-        """The call's result, natively or else through Python."""
+        """The call's result: natively, or else by other steps or through Python."""
+        found = self.attempt(args, kwargs)
+        return self.slow(*args, **kwargs) if type(found) is Refusal else found
+
+    def attempt(self, args: Args, kwargs: Kwargs) -> Any:
+        """The call's result, or a ``Refusal``."""
         found: Any = REFUSED
         with UNLESS_REENTERED, without_waiting(self.owner._lock) as is_mine:
             if is_mine:
                 found = self._tried(args, kwargs)
         if type(found) is Refusal:
-            self._credit -= 1
+            self._credit -= self._is_own
             if self._credit < 0:
                 self._credit, self._resting, self._rest = AT_ONCE, self._rest, 2 * self._rest
-            return self.slow(*args, **kwargs)
-        if self._credit < AT_ONCE:
+        elif self._credit < AT_ONCE:
             self._credit += 1
         return found
+
+    def _refused(self, *args: object, **kwargs: object) -> Any:
+        handed = by_another(self.owner, args, kwargs, self)
+        return self.owner._slow(*args, **kwargs) if handed is None else handed.result
 
     def expect_change(self, epoch: int) -> None:
         """The guard epoch has counted one change up to here, of a place that is an argument of all of them."""
@@ -170,6 +181,7 @@ class DecidedCalls:
 
     def _tried(self, args: Args, kwargs: Kwargs) -> Any:
         self._turn = turn = self._turn + 1
+        self._is_own = False
         leaves = list(args)
         if self.is_nested or kwargs:
             leaves, tree = flatten((args, kwargs))
@@ -190,5 +202,6 @@ class DecidedCalls:
             if decision is None:
                 return REFUSED
             decision.calls += 1
+            self._is_own = True
             branch = decision.children.get(host_copy(decision.outcome).tobytes())
         return REFUSED

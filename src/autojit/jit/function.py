@@ -137,6 +137,7 @@ class JitFunction(Answers):
         self.natives, self.forgetting = NativeCalls(), Forgetting()
         self.payoff = Payoff(self.natives)
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
+        self._decided: list[tuple[DecidedCalls, ...]] = [() for _ in self._installed]  # those that began last, likewise
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
         self.looks_at_arrays = False  # whether the function does something with arrays that NumPy does
         self._lock = new_lock()

@@ -100,6 +100,8 @@ def _let_go(function: JitFunction) -> None:
     """Hold no steps that are not in ``roots`` any more."""
     kept = set(function.steps())
     function._installed[:] = [None] * len(function._installed)
+    roots = tuple(function.roots.values())
+    function._decided = [tuple(d for d in decided if d.root in roots) for decided in function._decided]
     function._recent = [
         linked(natives, tuple(native for native in natives if native.step in kept), function._is_alone)
         for natives in function._recent

@@ -9,7 +9,7 @@ from autojit.jit.given_memory import count_for
 from autojit.jit.native import NativeStep
 from autojit.jit.native_calls import linked
 from autojit.jit.needed_python import why_not_native
-from autojit.jit.other_steps import finishing, latest
+from autojit.jit.other_steps import RECENT_LIMIT, finishing, latest
 from autojit.jit.recorded_results import has_code
 from autojit.tensor.state import state
 
@@ -39,8 +39,9 @@ def _of_way(owner: JitFunction, root: Captures, step: CompiledStep, call: Call, 
     calls = root.decided
     if is_able and step.calls > AGAIN and _has_way(call):
         if calls is None:
-            slow = owner._slow if owner.rebinding is None else finishing(owner)
-            calls = root.decided = DecidedCalls(owner, root, step, slow)
+            calls = root.decided = DecidedCalls(owner, root, step)
+            mode = owner._mode()
+            owner._decided[mode] = (calls, *owner._decided[mode])[:RECENT_LIMIT]
         for decision in call.path:
             calls.add(_native_decision(decision, call.epoch))
         calls.add(_native(owner, step, call))

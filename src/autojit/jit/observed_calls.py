@@ -35,7 +35,7 @@ import numpy as np
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
 from autojit.jit.asked_contexts import context_call, is_of_context, note_setting
-from autojit.jit.asked_digits import asks_for_type
+from autojit.jit.asked_digits import asks_for_type, sort_by_digits, sorted_by_digits
 from autojit.jit.attribute_tables import note_table
 from autojit.jit.converted_numbers import of_number
 from autojit.jit.draws import GENERATORS, is_unseeded, outside_of_capture
@@ -214,6 +214,8 @@ class ObservedCalls(ObservedTexts):
             return lambda name: self.attribute(owner, name, lambda _, name: function(name))
         if self.contents.is_one(owner):
             return self._method(function, arguments)
+        if is_a(owner, list) and function.__name__ == "sort":
+            return partial(sort_by_digits, owner)
         if id(owner) not in self.outside or is_own_class(type(owner)) or is_user_class(type(owner)):
             self._escape((owner, *arguments))
             return None
@@ -314,7 +316,7 @@ class ObservedCalls(ObservedTexts):
         elif function not in _HARMLESS:
             self._walk(function, arguments)
             self._escape(arguments)
-        return None
+        return sorted_by_digits if function is sorted else None
 
     def _ask_for_class(self, arguments: Sequence[Any]) -> None:
         """``isinstance``: abstract classes have members by registration too."""

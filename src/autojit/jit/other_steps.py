@@ -23,11 +23,12 @@ from autojit.runtime.gate import UNLESS_REENTERED
 from autojit.tensor.state import guard_epoch, state
 
 if TYPE_CHECKING:
+    from autojit.jit.decided_calls import DecidedCalls
     from autojit.jit.function import JitFunction
     from autojit.jit.native import NativeStep
 
 
-RECENT_LIMIT = 16  # steps that are asked in turn: one that refuses takes a microsecond, a call through Python 200
+RECENT_LIMIT = 8  # steps that are asked in turn: one that refuses takes a microsecond, a call through Python 200
 CHOSEN_LIMIT = 64  # and steps for what Python decides on numbers, of which that is asked first
 
 
@@ -47,12 +48,15 @@ class Finished(NamedTuple):
 class Handed(NamedTuple):
     """What another native step than the one that was called gave."""
 
-    native: NativeStep
+    native: NativeStep | DecidedCalls
     result: Any
 
 
-def by_another(owner: JitFunction, args: Args, kwargs: Kwargs) -> Handed | None:
-    """The result of a call by one of the steps that ran before the last one; None if none of them fits."""
+def by_another(owner: JitFunction, args: Args, kwargs: Kwargs, refused: DecidedCalls | None = None) -> Handed | None:
+    """The result of a call by one of the steps that ran before the last one; None if none of them fits.
+
+    ``refused``: the calls in which Python decides that have refused it.
+    """
     if state.anomaly or state.autocast is not None:
         return None
     mode = owner._mode()
@@ -78,6 +82,15 @@ def by_another(owner: JitFunction, args: Args, kwargs: Kwargs) -> Handed | None:
                 owner._installed[mode] = owner._called(native)
                 return Handed(native, found)
             undo()
+    for decided in owner._decided[mode] if packed is None else ():
+        if decided is refused or decided.rests:
+            continue
+        with UNLESS_REENTERED, undone_if_failed() as undo:
+            found = decided.attempt(args, kwargs)
+            if type(found) is not Refusal:
+                owner._installed[mode] = owner._called(decided)
+                return Handed(decided, found)
+            undo()
     return None
 
 
@@ -97,12 +110,12 @@ def _holds_again(owner: JitFunction, native: NativeStep) -> bool:
     return False
 
 
-def finishing(owner: JitFunction) -> Callable[..., Finished | Handed]:
+def finishing(owner: JitFunction, by: DecidedCalls | None = None) -> Callable[..., Finished | Handed]:
     """Where a native step whose arguments are ``(values, drawn, args, kwargs)`` goes when it refuses: to others, or to
-    a call with the user's arguments, which stores by itself.
+    a call with the user's arguments, which stores by itself. ``by``: what refuses, if it is no step alone.
     """
 
     def refused(*given: Any) -> Finished | Handed:
-        return by_another(owner, given, {}) or Finished(owner._slow(*given[-2], **given[-1]))
+        return by_another(owner, given, {}, by) or Finished(owner._slow(*given[-2], **given[-1]))
 
     return refused

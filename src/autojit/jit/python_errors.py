@@ -29,7 +29,7 @@ def is_sure(trace: Trace, holds: Callable[[], Tensor], raises: Callable[[], obje
         return False
     with grad_mode(False):
         asked = holds()
-        if asked._value is None or trace.is_of_numbers(value_of(asked)):
+        if asked._value is None or not trace.would_split(value_of(asked)):
             return False
         try:
             raises()

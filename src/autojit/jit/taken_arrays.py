@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from autojit.ir.graph import Value
     from autojit.jit.outside_arrays import ArraysMet
+    from autojit.jit.trace_entries import GradEntry
 
 _FIX = "a copy shares nothing: t.numpy().copy()"
 
@@ -70,6 +71,7 @@ class TraceTaken:
     arrays: list[Any]
     arguments: list[Tensor]
     gradients_given: list[Tensor]
+    grads: dict[int, GradEntry]
     uncompiled: str
 
     if TYPE_CHECKING:
@@ -103,9 +105,13 @@ class TraceTaken:
 
     def is_fresh(self, t: Tensor) -> bool:
         """Whether a tensor shows all of some memory that the step has made, row by row."""
-        shown, memory = memory_of(t)
-        is_whole = shown.flags.c_contiguous and shown.size == memory.size
-        return is_whole and type_of(t).device == CPU and not self._is_outside(storage_of(t).memory)
+        shown, root = memory_of(t)
+        is_whole = shown.flags.c_contiguous and shown.size == root.size
+        memory = storage_of(t).memory
+        gradients = [entry.current for entry in self.grads.values() if entry.current is not None]
+        if any(grad._storage is not None and grad._storage.memory is memory for grad in gradients):
+            return False  # others will see it
+        return is_whole and type_of(t).device == CPU and not self._is_outside(memory)
 
     def _is_outside(self, memory: Storage) -> bool:
         given = (*self.arguments, *self.gradients_given, *self.arrays)

@@ -224,6 +224,10 @@ class Trace(
             found = self.grads[id(leaf)] = GradEntry(leaf, leaf._grad, False, leaf._grad)
         return found
 
+    def would_split(self, value: Value) -> bool:
+        """Whether a decision on a value is one on what the step computes: not on sizes, or on numbers, alone."""
+        return self._sources(value)[0] and not self.is_of_numbers(value)
+
     def concretize(self, value: Value) -> Any:
         """The value's array for the actual inputs; recorded as a split unless it cannot change.
 
