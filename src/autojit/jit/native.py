@@ -152,16 +152,12 @@ class NativeStep:
         """Arguments that may not be views, as the step writes and was made for some that are none."""
         return {*range(len(self.step.capture.arguments))} - {*self.views} if self.step.effects.written else set()
 
-    def attempt(self, *args: object, **kwargs: object) -> Any:
-        """A call that is not taken to ``slow`` where it is refused.
+    def attempt_of(self, leaves: list[Any] | None, args: Args, kwargs: Kwargs) -> Any:
+        """A call that is not taken to ``slow`` where it is refused; ``leaves``: if its structure is known to be right.
 
         Raises:
             Reentered: the calling thread is in a call of the step.
         """
-        return self._tried(args, kwargs) if self.is_layered else self.entry.attempt(*args, **kwargs)
-
-    def attempt_of(self, leaves: list[Any], args: Args, kwargs: Kwargs) -> Any:
-        """The same where the structure of the arguments is known to be the step's."""
         return self._tried(args, kwargs, leaves) if self.is_layered else self.entry.attempt(*args, **kwargs)
 
     def _layered(self, *args: object, **kwargs: object) -> Any:

@@ -63,13 +63,13 @@ def by_another(owner: JitFunction, args: Args, kwargs: Kwargs, refused: DecidedC
     last = owner._installed[mode]
     packed = in_row_major(args, kwargs)
     given, named = (args, kwargs) if packed is None else (packed.args, packed.kwargs)
-    leaves: list[Any] | None = None
+    leaves, tree = flatten((args, kwargs))
     answers: Decided = {}
     for native in owner._recent[mode]:
-        if native.step.trace.number_guards:
-            leaves = flatten((args, kwargs))[0] if leaves is None else leaves
-            if broken_number(native.step.capture, leaves, answers):
-                continue
+        if native.is_nested and tree != native.step.capture.argument_tree:
+            continue
+        if native.step.trace.number_guards and broken_number(native.step.capture, leaves, answers):
+            continue
         if not native.is_present or not (packed is None or native.may_copy(packed)):
             continue
         is_behind = native.guards.asks_epoch and native.guards.epoch != int(guard_epoch[0])
@@ -77,7 +77,8 @@ def by_another(owner: JitFunction, args: Args, kwargs: Kwargs, refused: DecidedC
             continue
         with UNLESS_REENTERED, undone_if_failed() as undo:
             holds = not is_behind or _holds_again(owner, native)
-            found = native.attempt(*given, **named) if holds else Refusal.SLOW
+            known = leaves if native.is_nested and packed is None else None
+            found = native.attempt_of(known, given, named) if holds else Refusal.SLOW
             if type(found) is not Refusal:
                 owner._installed[mode] = owner._called(native)
                 return Handed(native, found)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import accumulate
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -30,11 +30,13 @@ class TreeSpec:
     keys: tuple[Any, ...] = ()
     key_kinds: tuple[Any, ...] = ()
     count: int = field(init=False, repr=False, compare=False)  # of leaves
+    is_shared: bool = field(init=False, repr=False, compare=False)  # whether equal ones are this object
     _hash: int | None = field(init=False, repr=False, compare=False)  # once asked for: a key of many tables
 
     def __post_init__(self) -> None:
         count = 1 if self.kind is None else sum([child.count for child in self.children])
         object.__setattr__(self, "count", count)
+        object.__setattr__(self, "is_shared", self.kind is None)
         object.__setattr__(self, "_hash", None)
 
     def __eq__(self, other: object) -> bool:
@@ -152,8 +154,6 @@ def _flat(kind: Any, count: int) -> TreeSpec:
     found = _FLAT.get((kind, count))
     if found is None:
         found = _FLAT[kind, count] = node(kind, [LEAF] * count, ())
-        if len(_FLAT) > _MOST_NODES:
-            _FLAT.clear()
     return found
 
 
@@ -170,17 +170,28 @@ def leaves_of(tree: object) -> Iterator[Any]:
 def node(kind: Any, children: Iterable[TreeSpec], keys: tuple[Any, ...]) -> TreeSpec:
     """The structure of an inner node: one object for equal ones of Python's own kinds, which every call meets again."""
     kinds = kinds_of(keys) if keys else ()
-    if kind not in _OFTEN_MET:
-        return TreeSpec(kind, tuple(children), keys, kinds)
-    key = (kind, tuple(children), keys, kinds)
+    parts = tuple(children)
+    if kind not in _OFTEN_MET or not all(map(_IS_SHARED, parts)):
+        return TreeSpec(kind, parts, keys, kinds)
+    key = (kind, keys, kinds, *map(id, parts))  # which the structure keeps alive
     found = _NODES.get(key)
     if found is None:
         if len(_NODES) >= _MOST_NODES:
-            _NODES.clear()
-        found = _NODES[key] = TreeSpec(*key)
+            _forget_nodes()
+        found = _NODES[key] = TreeSpec(kind, parts, keys, kinds)
+        object.__setattr__(found, "is_shared", True)
     return found
 
 
+def _forget_nodes() -> None:
+    """Others will be made: those that are there are no longer the only ones."""
+    for known in _NODES.values():
+        object.__setattr__(known, "is_shared", False)
+    _NODES.clear()
+    _FLAT.clear()
+
+
+_IS_SHARED = attrgetter("is_shared")
 _OFTEN_MET = frozenset((tuple, list, dict))
 _NODES: dict[Any, TreeSpec] = {}
 _FLAT: dict[tuple[Any, int], TreeSpec] = {}
