@@ -77,13 +77,10 @@ def item(self: Tensor) -> Any:
 def tolist(self: Tensor) -> Any:
     """Nested lists of Python numbers."""
     if state.trace is not None and self._value is not None and state.trace.stays_in_a_list(type_of(self)):
-        return _numbers_in(self.detach())
+        parts = self.detach().unbind(0) if type_of(self).ndim else ()
+        return [tolist(part) for part in parts] if type_of(self).ndim else item(self)
     array = array_of(self)
     return array.astype(np.float32).tolist() if type_of(self).dtype is bfloat16 else array.tolist()
-
-
-def _numbers_in(t: Tensor) -> Any:
-    return [_numbers_in(part) for part in t.unbind(0)] if type_of(t).ndim else item(t)
 
 
 def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
