@@ -77,7 +77,7 @@ def item(self: Tensor) -> Any:
 def tolist(self: Tensor) -> Any:
     """Nested lists of Python numbers."""
     if state.trace is not None and self._value is not None and state.trace.stays_in_a_list(type_of(self)):
-        parts = self.detach().unbind(0) if type_of(self).ndim else ()
+        parts = self.detach().unbind(0) if type_of(self).ndim else []
         return [tolist(part) for part in parts] if type_of(self).ndim else item(self)
     array = array_of(self)
     return array.astype(np.float32).tolist() if type_of(self).dtype is bfloat16 else array.tolist()

@@ -13,7 +13,7 @@ from typing import Any
 
 from autojit.core.source import here
 from autojit.jit.guards import PRIMITIVES
-from autojit.jit.line_by_line import AskedIdentity, ChangedArguments
+from autojit.jit.line_by_line import AskedIdentity, ChangedArguments, ChangesItself
 from autojit.jit.places import is_a, static_attribute
 from autojit.jit.pytree import TreeSpec, flatten, taken_apart
 from autojit.tensor.state import state
@@ -67,7 +67,32 @@ class ArgumentNests:
         leaves, now = flatten(self._given)
         is_other = now != self._tree or any(a is not b for a, b in zip(leaves, self._leaves, strict=True))
         if is_other or any(nest is not self._held.get(path) for path, nest in self._nests()):
-            raise ChangedArguments
+            places = self._changed()
+            if not places:
+                raise ChangedArguments
+            error = ChangesItself()
+            error.places = places
+            raise error
+
+    def _changed(self) -> list[int | str]:
+        """The numbers and names of the user's arguments that are changed lists, dictionaries or records."""
+        tree, leaves = self._tree, list(self._leaves)
+        for k in self._root:
+            tree = tree.children[k]
+        firsts, kinds = [child.count for child in tree.children[:-2]], tree.children[-2:]
+        args, kwargs = found_at(self._given, self._root)[-2:]
+        found: list[int | str] = []
+        first = sum(firsts)
+        named = [*enumerate(args), *kwargs.items()]
+        specs = [*kinds[0].children, *kinds[1].children]
+        for (place, value), spec in zip(named, specs, strict=False):
+            now, tree_now = flatten(value)
+            before = leaves[first : first + spec.count]
+            first += spec.count
+            is_same = tree_now == spec and all(a is b for a, b in zip(now, before, strict=True))
+            if spec.kind is not None and not issubclass(spec.kind, tuple) and not is_same:
+                found.append(place)
+        return found
 
     def identified(self, left: object, right: object) -> None:
         """``left is right``: of two copies of one object, or a copy and what it is a copy of, nobody could tell."""

@@ -127,17 +127,17 @@ def _with_digits(items: list[Any]) -> list[Any]:
     return [_replaced(item, known) for item in items]
 
 
-def _is_tuple_of_leaves(item: Any, leaves: list[Any]) -> bool:
+def _is_tuple_of_leaves(item: object, leaves: list[Any]) -> bool:
     """Whether an item is a leaf, or a tuple of leaves or of lists of them; its leaves are added, but for lists'."""
-    if type(item) is tuple:
+    if isinstance(item, tuple) and type(item) is tuple:
         leaves += item
         return True
     leaves.append(item)
     return type(item) is not list
 
 
-def _replaced(item: Any, known: Mapping[int, float]) -> Any:
-    if type(item) is tuple:
+def _replaced(item: object, known: Mapping[int, float]) -> Any:
+    if isinstance(item, tuple) and type(item) is tuple:
         return tuple([known.get(id(part), part) for part in item])
     return known.get(id(item), item)
 

@@ -50,7 +50,7 @@ def settled(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Ran
     expect_step(owner, outcome)
     run: Callable[..., Any]
     if isinstance(outcome, ToCompare):
-        run, given = partial(outcome.comparison.of_run, drawn), (args, kwargs)
+        run, given = partial(outcome.comparison.of_run, drawn), owner.themselves.unwrapped(args, kwargs)
     elif isinstance(outcome, DrawnOtherwise):
         run, given = _with_drawn(owner, outcome, drawn), owner._as_given(args, kwargs)
     else:

@@ -53,6 +53,12 @@ class JitStats:
             del self._places[gone]
         del self.reasons[:-REASONS_KEPT]
 
+    def forget(self, reason: str) -> None:
+        """What a reason said is so no longer."""
+        if reason in self.reasons:
+            self.reasons.remove(reason)
+            del self._places[reason]
+
     def told_at(self, reason: str) -> str:
         """The user's line whose call met a reason first."""
         place = self._places.get(reason, UNKNOWN)

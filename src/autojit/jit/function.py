@@ -13,7 +13,6 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Sequence
-from itertools import islice
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +49,10 @@ from autojit.jit.eager_mode import set_modes
 from autojit.jit.followed_runs import followed, with_drawn
 from autojit.jit.gathering_arguments import Gathering
 from autojit.jit.generality import general_capture
+from autojit.jit.given_themselves import GivenThemselves, plain
 from autojit.jit.guards import broken_guard, history_guards, hook_guards
-from autojit.jit.kept_signatures import Forgetting, make_room
-from autojit.jit.line_by_line import CopiedArguments, InVain, LineByLine
+from autojit.jit.kept_signatures import Forgetting, make_room, newest
+from autojit.jit.line_by_line import ChangesItself, CopiedArguments, InVain, LineByLine
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.memory_budget import Measured, check_budget, warn_if_missed
 from autojit.jit.methods import Methods, distributed, found_by_name, is_taken_along
@@ -82,7 +82,6 @@ from autojit.runtime.precompile import compile_ahead
 from autojit.tensor.state import BY_PYTHON, guard_epoch, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
-ALIKE = 32  # signatures that a new one is compared with; to compare it with 500 took as long as to run the call
 MODES = 5  # one more than the greatest ``grad_enabled + 2 * inference``
 
 if TYPE_CHECKING:
@@ -125,6 +124,7 @@ class JitFunction(Answers):
         self.rebinding: Rebinding | None = None
         self.pieces = Pieces(self)
         self.gathering, self.lengths = Gathering(), Lengths()
+        self.themselves = GivenThemselves()
         self.attributes: set[str] = set()  # of tensor arguments that are asked for
         self.counts = JitStats()
         self.stepped = SteppedBodies(self.counts.note)
@@ -206,7 +206,8 @@ class JitFunction(Answers):
     def _called(self, native: NativeStep | DecidedCalls) -> Callable[..., Any]:
         """Native steps as a function of the user's arguments."""
         around = None if self.rebinding is None else self.rebinding.around
-        return native.call if around is None else around(native, self._as_given, self._slow)
+        call = native.call if around is None else around(native, self._as_given, self._slow)
+        return self.themselves.around(call)
 
     # -- a call through Python
 
@@ -216,6 +217,7 @@ class JitFunction(Answers):
             return self.function(*args, **kwargs)
         if now["layers"]:
             return now["layers"][-1].around_compiled(self, args, kwargs)
+        args, kwargs = self.themselves.wrapped(args, kwargs)
         outcome: Ran | Eagerly | None = None  # left so by a call that is made inside of a native call of the function
         with UNLESS_REENTERED, alone(self._lock, self.natives):
             outcome = settled(self, args, kwargs, carried(self.function))
@@ -287,7 +289,7 @@ class JitFunction(Answers):
             key = self._key(call) if call.shapes else key
             found = self.roots.get(key)
         if found is None:
-            alike = [old for mode, old in self._newest() if mode == key[0]]
+            alike = [old for mode, old in newest(self.roots) if mode == key[0]]
             if self.open_numbers.begin(alike, key[1], call.leaves):
                 return self._root(call)
             if self.open_numbers.widen(call.tree, call.leaves) or self.open_numbers.notice(alike, key[1], call.leaves):
@@ -305,14 +307,10 @@ class JitFunction(Answers):
         found.used_at = self.counts.calls
         return found
 
-    def _newest(self) -> list[Key]:
-        """The signatures that came last, which tell what changes from call to call."""
-        return list(islice(reversed(self.roots), ALIKE))[::-1]
-
     def _difference(self, key: Key) -> str:
         tree = key[1][0]
         names = leaf_names(self.function, tree) if self.rebinding is None else self.rebinding.leaf_names(tree)
-        return difference_from(tuple(self._newest()), key, names)
+        return difference_from(tuple(newest(self.roots)), key, names)
 
     def _find(self, branch: Branch, call: Call) -> Decision | CompiledStep | BeginsAgain | None:
         """The alternative of a branch that serves the call, if there is one."""
@@ -354,7 +352,7 @@ class JitFunction(Answers):
         try:
             capture = general_capture(call, self._trace, self.open_sizes, self.counts.note)
         except BaseException as error:
-            self.looks_at_arrays |= isinstance(error, OfNumPy | CopiedArguments)
+            self._learn_from(error, call)
             otherwise = root.give_up(error, self.counts.note)
             if isinstance(error, LineByLine) and self.open_numbers.end_trials(call.tree, None, self.roots):
                 return again_with(call.drawn, BeginsAgain())
@@ -392,8 +390,17 @@ class JitFunction(Answers):
         self.counts.add(made, traced - start, time.perf_counter() - traced)
         return step.overlaps.check(call.leaves) or made[0]  # the step is right for other arguments at least
 
+    def _learn_from(self, error: BaseException, call: Call) -> None:
+        """A capture was given up: what the next ones are to know."""
+        self.looks_at_arrays |= isinstance(error, OfNumPy | CopiedArguments)
+        if isinstance(error, ChangesItself):
+            given = call.given if self.rebinding is None else call.given[0][-2:]
+            if self.themselves.changed(error.places, *given):
+                self.counts.forget(error.settle())
+
     def _as_given(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
         """The arguments of a call that runs line by line."""
+        args, kwargs = self.themselves.unwrapped(args, kwargs)
         return (args, kwargs) if self.looks_at_arrays else with_tensors(args, kwargs)
 
     def _trace(self, call: Call, shift: int = 0) -> Capture:
@@ -402,7 +409,9 @@ class JitFunction(Answers):
         args, kwargs = call.tree.unflatten(given := given_to_function(made, call.leaves))
         rebinding = self.rebinding
         first = 0 if rebinding is None else rebinding.first_argument(call.tree)
-        baked = {f"argument {k - first}": e.original for k, e in enumerate(made) if e.kind in ("object", "bound")}
+        baked = {
+            f"argument {k - first}": plain(e.original) for k, e in enumerate(made) if e.kind in ("object", "bound")
+        }
         observer, snapshot = observed(self.function, rebinding, baked, made, call.leaves, self.attributes)
         observer.nests = ArgumentNests(args, kwargs, call.tree, given, () if rebinding is None else (0,))
         trace.told, trace.met_outside = observer.deferred, lambda: (*observer.outside.values(), *trace.reached)
@@ -411,6 +420,7 @@ class JitFunction(Answers):
             set_trace(trace)
             with recording(trace), with_drawn(observer, call):
                 with followed(trace, observer, made, call.leaves):
+                    args, kwargs = self.themselves.given(args, kwargs, 0 if rebinding is None else 2)
                     result = (rebinding or self.function)(*args, **kwargs)
                 apart = told_apart(made, call.leaves, observer.told_apart)  # first: places may be named by an identity
                 snapshot.check(rebinding, call, result)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from autojit.jit.arguments import BAKED, Key
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
 LEAST_KEPT = 64  # signatures of one function
 MOST_KEPT = 512
 SHARE_FORGOTTEN = 4  # one of this many at a time: the collector, which frees what they held, has to look at everything
+
+
+ALIKE = 32  # signatures that a new one is compared with; to compare it with 500 took as long as to run the call
+
+
+def newest(roots: dict[Key, Captures]) -> list[Key]:
+    """The signatures that came last, which tell what changes from call to call."""
+    return list(islice(reversed(roots), ALIKE))[::-1]
 
 
 class Forgetting:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from autojit.tensor.tensor import Tensor, type_of
@@ -217,6 +217,22 @@ class ChangedArguments(CopiedArguments):
         "the function changes a list, dictionary or record that it is given as an argument: ran line by line (return "
         "what is to be stored, or let the function find the object outside)"
     )
+
+
+class ChangesItself(ChangedArguments):
+    """It changes arguments, which it may be given themselves; ``places``: their numbers and names."""
+
+    text = (
+        "the function changes a list, dictionary or record that it is given as an argument: ran line by line (give it "
+        "the same one again, or return what is to be stored)"
+    )
+    places: Collection[int | str] = ()
+
+    def settle(self) -> str:
+        """Say that from now on it is given them themselves; what it has said before."""
+        before = str(self)
+        self.args = ("done after every call: what the function changes of its arguments",)
+        return before
 
 
 class InVain(LineByLine):

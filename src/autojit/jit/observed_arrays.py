@@ -92,7 +92,7 @@ class ObservedArrays:
             refusal.asked = refusal
             raise refusal
 
-    def taken(self, t: Any, numpy: Callable[..., Any], *given: object) -> Any:
+    def taken(self, t: Tensor, numpy: Callable[..., Any], *given: object) -> Any:
         """The array of a tensor (``t.numpy()``): of what the step computes one of the step, else what eager mode gives.
 
         ``numpy``: the function that is called, with what it is ``given``.
@@ -105,11 +105,10 @@ class ObservedArrays:
         self.are_there = True
         return followed(trace, alias(t.detach()), trace.evaluate(value_of(t)).copy())
 
-    def taken_by(self, function: Callable[..., Any], *given: Any, **options: object) -> Any:
+    def taken_by(self, function: Callable[..., Any], t: Tensor, **options: object) -> Any:
         """The same by a function of NumPy's: ``np.asarray(t)``, and ``np.array(t)``, which copies."""
         if options:
-            return function(*given, **options)
-        (t,) = given
+            return function(t, **options)
         return self.taken(t.clone() if function is np.array else t, lambda: function(t))
 
     def instead(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:

@@ -256,8 +256,8 @@ class ObservedCalls(ObservedTexts):
         if (taken := own(plain, "of_step", None)) is not None:  # it is given what is called when the step runs
             found: Callable[..., Any] = taken(self.outside)
             return found
-        if plain is TO_NUMPY and type(function) is MethodType:
-            return partial(self.arrays.taken, function.__self__, function)
+        if plain is TO_NUMPY and is_a(t := own(function, "__self__", None), Tensor):
+            return partial(self.arrays.taken, t, function)
         note_setting(self, plain)
         self.observe(function)
         self._escape(arguments)
