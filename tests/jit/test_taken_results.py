@@ -75,6 +75,7 @@ OTHERS: dict[str, Callable[[aj.Tensor], Any]] = {
     "array changed": array_changed,
     "kept": kept,
     "masked": lambda x: (x @ W).numpy()[(x @ W).numpy() > 0.5],
+    "forced": lambda x: (x @ W).numpy(force=True),
     "transposed": lambda x: (x @ W).T.numpy(),
     "part": lambda x: (x @ W)[1:].numpy(),
     "argument": lambda x: x.numpy(),

@@ -92,16 +92,17 @@ class ObservedArrays:
             refusal.asked = refusal
             raise refusal
 
-    def taken(self, t: Tensor, numpy: Callable[..., Any], *given: object) -> Any:
+    def taken(self, t: Tensor, numpy: Callable[..., Any], **given: object) -> Any:
         """The array of a tensor (``t.numpy()``): of what the step computes one of the step, else what eager mode gives.
 
         ``numpy``: the function that is called, with what it is ``given``.
         """
         trace: Any = state.trace
-        if trace is None or trace.runs_often or type(t) is not Tensor or t._value is None or not trace.is_fresh(t):
-            return numpy(*given)
+        is_traced = trace is not None and not trace.runs_often and type(t) is Tensor and t._value is not None
+        if given or not is_traced or not trace.is_fresh(t):
+            return numpy(**given)
         if shows_grad(t) or type_of(t).dtype.numpy not in DTYPES:
-            return numpy(*given)
+            return numpy()
         self.are_there = True
         return followed(trace, alias(t.detach()), trace.evaluate(value_of(t)).copy())
 
