@@ -18,6 +18,7 @@ from autojit.autograd import anomaly
 from autojit.autograd.accumulation import accumulate
 from autojit.autograd.behind_masks import behind_masks
 from autojit.autograd.edges import zeros_of
+from autojit.autograd.flat_nodes import FLAT, connect_behind
 from autojit.autograd.hook_calls import has_tensor_hooks, through_post_hooks, through_pre_hooks, through_tensor_hooks
 from autojit.autograd.known_rules import KnownRule, as_tensor, known_rule, serves_here, sum_of
 from autojit.autograd.node_orders import by_edges, when
@@ -318,6 +319,8 @@ class Walk:
                 [e is not None and (e[0] in needed or (targets is not None and e in targets)) for e in node.edges]
             )
         is_watched = bool(node.post_hooks)
+        if state.__dict__["grad_enabled"] and node.name() in FLAT:
+            connect_behind(node, grads)
         self.current, self.grads = node, grads
         masking.is_on, masking.outputs = node in self.masked, self.masked_outputs.get(node)
         if self.observer is None:
