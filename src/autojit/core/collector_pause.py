@@ -15,8 +15,8 @@ from autojit.core.process_changes import WhileInside
 _thresholds = [gc.get_threshold()]
 _is_frozen = [False]  # whether the user was found to freeze objects
 FIRST = 100_000
-"""Objects handed over before all are looked at for the first time: 17 captures of a training step of three layers, 0.7 s,
-against 0.04 s for a look at 90,000 objects. From then on as many as were left, so that looks stay a small part.
+"""Objects handed over before all are looked at for the first time: 17 captures of a training step of three layers,
+0.7 s, against 0.04 s for a look at 90,000 objects. From then on as many as were left: looks stay a small part.
 """
 _handed_over = [0]
 _enough = [FIRST]
