@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.optim.known_steps import TIMES
 
 OPTIMISERS: dict[str, Callable[..., Any]] = {
     "Adam": aj.optim.Adam,
@@ -54,6 +55,43 @@ def test_every_parameter_moves_as_with_an_optimiser_of_its_own(name: str, is_com
         expected = alone(make, start, [who[k] for who in takes_part])
         np.testing.assert_allclose(p.detach().numpy(), expected.numpy(), rtol=1e-6)
         assert optimiser.state[p]["step"].item() == sum(who[k] for who in takes_part)
+
+
+MORE = {**OPTIMISERS, "RMSprop": aj.optim.RMSprop, "Adadelta": aj.optim.Adadelta, "Rprop": aj.optim.Rprop}
+
+
+@pytest.mark.parametrize("name", MORE)
+@pytest.mark.parametrize("how", ["eager", "compiled", "known"])
+def test_parameters_that_leave_their_group_and_come_back_keep_their_counts(name: str, how: str) -> None:
+    """Whether another takes the place of one in its group, or the group itself goes for a while."""
+    first, second, third = together = parameters()
+    optimiser = MORE[name]([first, second], lr=0.05)
+
+    def step() -> None:
+        for p in together:
+            p.grad = p.detach() * 0.5 + 1.0
+        optimiser.step()
+
+    run = aj.jit(step) if how == "compiled" else step
+    steps = TIMES + 8 if how == "known" else 3
+    group = optimiser.param_groups[0]
+    counts = [0, 0, 0]
+    for members in ([first, second], [first, third], [first, second], [third], [second, third, first], [first, second]):
+        if members == [third]:
+            optimiser.param_groups.remove(group)
+            optimiser.add_param_group({"params": members})
+        elif len(members) == 3:
+            optimiser.param_groups.append(group)
+        else:
+            del optimiser.param_groups[:]
+            optimiser.param_groups.append(group)
+            group["params"] = members
+        for _ in range(steps):
+            run()
+        counts = [n + steps * any(p is q for q in members) for n, p in zip(counts, together, strict=True)]
+        for p, n in zip(together, counts, strict=True):
+            assert p not in optimiser.state or optimiser.state[p]["step"].item() == n
+    assert counts == [5 * steps, 4 * steps, 3 * steps]
 
 
 def test_a_compiled_step_counts_once_for_all() -> None:

@@ -272,8 +272,8 @@ class Optimizer:
         state, trace = self.__dict__["state"], now_of_thread.trace
         if trace is not None and self._is_followed:
             trace.follow(self, frozenset(moved))
-        groups = self.param_groups
-        resting = [state.get(p, {}) for group in groups for p in group["params"] if id(p) not in moved]
+        # those that are in no group any more, too: they may come back
+        resting = [known for p, known in state.items() if id(p) not in moved and isinstance(p, Tensor)]
         if any(resting):
             part_counters([known for _, _, known, _ in moving], resting)
         for p, grad, known, group in _in_turn(moving):
