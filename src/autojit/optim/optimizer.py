@@ -18,7 +18,7 @@ from autojit.core.errors import UsageError
 from autojit.core.layout import strided
 from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
-from autojit.optim.arithmetic import StepCall, part_counters, step_counter, stepping, zeros_like
+from autojit.optim.arithmetic import StepCall, part_all, part_counters, step_counter, stepping, zeros_like
 from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, count_change, own
 from autojit.optim.given import check_parameter, check_saved, fill, groups_of, listed, refuse
 from autojit.optim.given import required as required
@@ -90,6 +90,8 @@ class Optimizer:
         trace = now_of_thread.trace
         if trace is not None:
             trace.follow(self)
+        elif stepping.optimizer is None and type(found) is OptimizerState and not found.is_parted:
+            part_all(found)
         return found
 
     @state.setter
@@ -371,7 +373,7 @@ class Optimizer:
             groups.append(packed)
         state = {
             (numbers[id(p)] if isinstance(p, Tensor) else p): dict(value) if type(value) is ParameterState else value
-            for p, value in self.state.items()
+            for p, value in self.__dict__["state"].items()
             if value
         }
         found: dict[str, Any] = {"state": state, "param_groups": groups}
