@@ -193,7 +193,9 @@ def sum_to_size(input: Tensor, *size: Sizes) -> Tensor:
     fits = added >= 0 and all(n == 1 or agree(n, m) for n, m in zip(wanted, shape[added:], strict=True))
     if not fits:
         raise ShapeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
-    is_whole = type_of(input).dtype.category < 2 and (not wanted or wanted != shape)
+    if wanted == shape and wanted:
+        return input
+    is_whole = type_of(input).dtype.category < 2
     return _in_memory_of_its_own(sum_to(cast(input, int64) if is_whole else input, wanted), input)
 
 
