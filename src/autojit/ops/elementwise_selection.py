@@ -100,35 +100,37 @@ class Clamp(Pointwise):
     ufunc = staticmethod(_clamped)
     arity: ClassVar[int] = 3
 
-    def _parts(self, primals: Operands) -> Sequence[Callable[[O], O]]:
-        """What each operand has of a cotangent, or gives of its tangent."""
-        x, low, high = primals
-
-        def halved(at_bound: O, bar: O, other: Any) -> O:
-            return where(logical_and(at_bound, lt(low, high)), mul(bar, 0.5), other)
-
-        def of_x(bar: O) -> O:
-            inside = halved(logical_or(eq(x, low), eq(x, high)), bar, bar)
-            return where(logical_or(lt(x, low), gt(x, high)), 0, inside)
-
-        def of_low(bar: O) -> O:
-            return where(logical_and(lt(x, low), le(low, high)), bar, halved(eq(x, low), bar, 0))
-
-        def of_high(bar: O) -> O:
-            is_high = logical_or(gt(low, high), logical_and(gt(x, high), le(low, high)))
-            return where(is_high, bar, halved(eq(x, high), bar, 0))
-
-        return of_x, of_low, of_high
-
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        return [partial(part, y_bar) for part in self._parts(primals)]
+        return [partial(part, *primals, y_bar) for part in _PARTS]
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        pairs = zip(self._parts(primals), tangents, strict=True)
-        return reduce(tangent_sum, [None if x_dot is None else part(x_dot) for part, x_dot in pairs])
+        pairs = zip(_PARTS, tangents, strict=True)
+        return reduce(tangent_sum, [None if x_dot is None else part(*primals, x_dot) for part, x_dot in pairs])
 
     def lower(self, emit: Emitter[S], x: S, low: S, high: S) -> S:
         return emit.minimum(emit.maximum(x, low), high)
+
+
+def _part_of_x(x: O, low: O, high: O, bar: O) -> O:
+    """What the operand has of a cotangent, or gives of its tangent."""
+    inside = _halved(logical_or(eq(x, low), eq(x, high)), low, high, bar, bar)
+    return where(logical_or(lt(x, low), gt(x, high)), 0, inside)
+
+
+def _part_of_low(x: O, low: O, high: O, bar: O) -> O:
+    return where(logical_and(lt(x, low), le(low, high)), bar, _halved(eq(x, low), low, high, bar, 0))
+
+
+def _part_of_high(x: O, low: O, high: O, bar: O) -> O:
+    is_high = logical_or(gt(low, high), logical_and(gt(x, high), le(low, high)))
+    return where(is_high, bar, _halved(eq(x, high), low, high, bar, 0))
+
+
+def _halved(at_bound: O, low: O, high: O, bar: O, other: O | Number) -> O:
+    return where(logical_and(at_bound, lt(low, high)), mul(bar, 0.5), other)
+
+
+_PARTS: tuple[Callable[..., Any], ...] = (_part_of_x, _part_of_low, _part_of_high)
 
 
 def _relu(x: Ndarray) -> Any:

@@ -224,9 +224,9 @@ def part_all(state: Any) -> None:
 
 
 def _note_shared() -> None:
-    known = None if stepping.optimizer is None else stepping.optimizer.__dict__.get("state")
-    if hasattr(known, "is_parted"):
-        known.is_parted = False
+    optimizer = stepping.optimizer
+    if optimizer is not None and hasattr(optimizer.__dict__["state"], "is_parted"):
+        optimizer.__dict__["state"].is_parted = False
 
 
 def _has_changed(step: Any, trace: Any) -> bool:
