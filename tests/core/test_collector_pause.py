@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
 
@@ -84,3 +85,35 @@ def test_objects_that_the_user_froze_stay_frozen_and_are_counted_once(monkeypatc
         assert frozen - 100 < count() <= frozen and len(asked) == 1  # some may have ended
     finally:
         gc.unfreeze()
+
+
+def test_what_was_dropped_goes_while_other_steps_are_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects that count as old at once are looked at when enough of them have been handed over."""
+    monkeypatch.setattr(collector_pause, "FIRST", 10_000)
+    monkeypatch.setattr(collector_pause, "_enough", [10_000])
+    monkeypatch.setattr(collector_pause, "_has_frozen", lambda: False)
+    dropped = []
+    for _ in range(40):
+        model = aj.nn.Linear(2, 2)
+        aj.jit(model)(aj.ones(1, 2)).sum().backward()
+        dropped.append(weakref.ref(model))
+        monkeypatch.setattr(collector_pause, "_enough", [10_000])  # however many objects the other tests have made
+    del model
+    assert sum(reference() is not None for reference in dropped) < 20
+
+
+def test_whoever_switched_the_collector_off_keeps_what_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector_pause, "_enough", [0])
+    monkeypatch.setattr(collector_pause, "_has_frozen", lambda: False)
+    collected: list[int] = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
+    gc.disable()
+    try:
+        with uncollected():
+            pass
+    finally:
+        gc.enable()
+    assert not collected
+    with uncollected(), uncollected():
+        pass
+    assert len(collected) == 1

@@ -179,6 +179,48 @@ def test_pieces_are_the_same_however_often(name: str, mode: str, monkeypatch: py
     assert found[1:] == found[:-1]
 
 
+BY_NUMBER: dict[str, Callable[[Tensor, Any], Any]] = {
+    "squeeze": lambda x, n: x.squeeze(n),
+    "squeeze several": lambda x, n: x.squeeze((n,)),
+    "unsqueeze": lambda x, n: x.unsqueeze(n),
+    "transpose": lambda x, n: x.transpose(n, 2),
+    "permute": lambda x, n: x.permute(0, n, 2),
+    "permute several": lambda x, n: x.permute((0, n, 2)),
+    "select": lambda x, n: x.select(n, 0),
+    "flatten": lambda x, n: x.flatten(n),
+    "view": lambda x, n: x.view(n, 6),
+    "reshape": lambda x, n: x.reshape((n, -1)),
+    "expand": lambda x, n: x.expand(2, n, 3),
+    "index": lambda x, n: x[n],
+    "index of several axes": lambda x, n: x[n, 0],
+    "unbind": lambda x, n: x.unbind(n)[0],
+    "chunk": lambda x, n: x.chunk(n)[0],
+    "split": lambda x, n: x.split(n)[0],
+    "diagonal": lambda x, n: x.diagonal(n),
+    "unfold": lambda x, n: x.unfold(n, 1, 1),
+    "narrow": lambda x, n: x.narrow(0, n, 1),
+}
+
+
+@pytest.mark.parametrize("other", [True, 1.0, np.float64(1)], ids=["a truth value", "a float", "NumPy's float"])
+@pytest.mark.parametrize("name", BY_NUMBER)
+def test_what_equals_a_number_is_not_taken_for_it(name: str, other: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a view has been made by the number before makes no difference to what is refused."""
+
+    def outcome() -> Any:
+        try:
+            return tuple(BY_NUMBER[name](aj.zeros(2, 1, 3), other).shape)
+        except (TypeError, RuntimeError, IndexError) as error:
+            return type(error)
+
+    monkeypatch.setattr(view_memo, "_WAYS", {})
+    expected = outcome()
+    for _ in range(3):
+        BY_NUMBER[name](aj.zeros(2, 1, 3), 1)
+    assert outcome() == expected
+    assert outcome() == expected
+
+
 def test_pieces_by_a_truth_value_are_not_those_by_a_number() -> None:
     x = aj.arange(4.0)
     for _ in range(2):

@@ -28,6 +28,7 @@ COPIES: dict[str, tuple[tuple[int, ...], Callable[[aj.Tensor], Any]]] = {
     "cumsum of a number": ((), lambda x: x.cumsum(0)),
     "diff of order 0": ((4, 4), lambda x: aj.diff(x, 0)),
     "matrix_power 1": ((4, 4), lambda x: x.matrix_power(1)),
+    "linalg.matrix_power 1": ((4, 4), lambda x: aj.linalg.matrix_power(x, 1)),
     "chain_matmul of one": ((4, 4), lambda x: aj.chain_matmul(x)),
     "rot90 by 0": ((4, 4), lambda x: x.rot90(0)),
     "repeat once": ((4, 4), lambda x: x.repeat(1, 1)),
@@ -63,6 +64,9 @@ VIEWS: dict[str, tuple[tuple[int, ...], Callable[[aj.Tensor], Any]]] = {
     "detach": ((4,), lambda x: x.detach()),
     "to": ((4,), lambda x: x.to(aj.float32)),
     "split": ((4,), lambda x: x.split(4)[0]),
+    "sum_to_size of all": ((4, 4), lambda x: x.sum_to_size(4, 4)),
+    "einsum of one": ((4, 4), lambda x: aj.einsum("ij", x)),
+    "einsum of one, turned": ((4, 4), lambda x: aj.einsum("ij->ji", x)),
     "dropout in evaluation": ((4,), lambda x: F.dropout(x, 0.5, False)),
 }
 
@@ -78,3 +82,14 @@ def test_writing_to_a_result_reaches_the_operand_only_through_views(name: str, w
     x = aj.tensor(values)
     wrap(lambda x: function(x).zero_().sum())(x)
     assert np.array_equal(x.numpy(), values) is (name in COPIES)
+
+
+@pytest.mark.parametrize("equation", ["ij", "ij->ij", "...", "ij->ji"])
+def test_einsum_of_one_operand_is_another_tensor(equation: str) -> None:
+    """What is switched on at the result is not at the operand."""
+    x = aj.ones(3, 3)
+    found = aj.einsum(equation, x)
+    found.requires_grad_()
+    assert not x.requires_grad
+    x.requires_grad_()
+    assert aj.einsum(equation, x).grad_fn.name() == "PermuteBackward0"

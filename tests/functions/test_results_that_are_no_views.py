@@ -78,7 +78,6 @@ SAME: dict[str, Callable[[aj.Tensor], Any]] = {
     "cumsum": lambda x: x.cumsum(0),
     "cumprod": lambda x: x.cumprod(0),
     "logcumsumexp": lambda x: x.logcumsumexp(0),
-    "sum_to_size": lambda x: x.reshape(1).sum_to_size(1),
     "triangular_solve": lambda x: aj.triangular_solve(x.reshape(1, 1) * 2, x.reshape(1, 1))[::-1],
     "sort": lambda x: x.sort(),
     "median": lambda x: x.median(0),

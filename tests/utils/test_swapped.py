@@ -66,6 +66,21 @@ def test_what_would_follow_the_wrong_tensor_is_refused() -> None:
         loss.backward()
 
 
+def test_what_compiled_modules_have_seen_of_a_tensor_follows_nobody() -> None:
+    """A layer reads its weight as a view; the step that is kept of it holds no view of the tensor."""
+    first, second = nn.Linear(2, 3), nn.Linear(2, 3)
+    x = aj.randn(4, 2)
+    expected = first(x).tolist(), second(x).tolist()
+    steps = aj.jit(first), aj.jit(second)
+    for step in steps:
+        for _ in range(3):
+            step(x).sum().backward()
+    aj.utils.swap_tensors(first.weight, second.weight)
+    aj.utils.swap_tensors(first.bias, second.bias)
+    for _ in range(3):
+        assert (steps[1](x).tolist(), steps[0](x).tolist()) == expected
+
+
 def test_loading_with_the_switch_keeps_the_parameters_of_the_optimiser() -> None:
     with aj.device("meta"):
         model = nn.Linear(2, 1)

@@ -18,7 +18,9 @@ from autojit.autograd import anomaly
 from autojit.autograd.accumulation import accumulate
 from autojit.autograd.behind_masks import behind_masks
 from autojit.autograd.edges import zeros_of
+from autojit.autograd.flat_nodes import FLAT, connect_behind
 from autojit.autograd.hook_calls import has_tensor_hooks, through_post_hooks, through_pre_hooks, through_tensor_hooks
+from autojit.autograd.inner_results import NOTHING, give_back, lend, with_outer
 from autojit.autograd.known_rules import KnownRule, as_tensor, known_rule, serves_here, sum_of
 from autojit.autograd.node_orders import by_edges, when
 from autojit.autograd.pieces import CUTS, Pieces, may_be_piece
@@ -69,6 +71,7 @@ class Walk:
         self.others = others
         self.closed = closed
         self.targets = None if targets is None else set(targets)
+        self.ends = with_outer(targets or ())  # cotangents go there, needed or not
         self.captured: dict[Edge, Any] = {}
         self.arrived: dict[Node, Grads] = {}
         self.missing: dict[Node, int] = {}
@@ -244,7 +247,7 @@ class Walk:
         elif node not in needed or self._is_target(node):
             return False
         else:
-            wanted = tuple([e is not None and (e[0] in needed or e in (targets or ())) for e in node.edges])
+            wanted = tuple([e is not None and (e[0] in needed or e in self.ends) for e in node.edges])
         op = node.op
         if type(op) in CUTS and may_be_piece(node):
             return False
@@ -277,15 +280,17 @@ class Walk:
         if is_leaf and grads[0] is ZERO:
             grads[0] = zeros_of((node, 0))
         is_needed = self.needed is None or node in self.needed
+        may_have_hooks = not self.closed if is_leaf else node.tensor_hooks is not None or node.retained is not None
+        lent = lend(node, grads, self.targets) if may_have_hooks or self.targets else NOTHING
         if is_needed and self.targets is not None and not self.accumulate:
             self._capture(node, grads)
-        may_have_hooks = not self.closed if is_leaf else node.tensor_hooks is not None or node.retained is not None
         if may_have_hooks and has_tensor_hooks(node):
             _fill_zeros(node, grads)
-            through_tensor_hooks(node, grads)
+            through_tensor_hooks(node, grads, lent.hooked)
         if not is_needed:
             self._capture(node, grads)
             return
+        give_back(grads, lent)
         if node.pre_hooks:
             _fill_zeros(node, grads)
             grads = through_pre_hooks(node.pre_hooks, grads)
@@ -302,22 +307,20 @@ class Walk:
             self._run(node, grads)
 
     def _capture(self, node: Node, grads: Grads) -> None:
-        targets = self.targets
-        assert targets is not None
+        assert self.targets is not None
         for number, grad in enumerate(grads):
-            edge = (node, number)
-            if edge in targets:
+            if (edge := (node, number)) in self.targets:
                 self.captured[edge] = zeros_of(edge) if grad is ZERO else grad
 
     def _run(self, node: Node, grads: Grads) -> None:
-        needed, targets = self.needed, self.targets
+        needed, ends = self.needed, self.ends
         if needed is None:
             wanted = tuple([e is not None for e in node.edges])
         else:
-            wanted = tuple(
-                [e is not None and (e[0] in needed or (targets is not None and e in targets)) for e in node.edges]
-            )
+            wanted = tuple([e is not None and (e[0] in needed or e in ends) for e in node.edges])
         is_watched = bool(node.post_hooks)
+        if state.__dict__["grad_enabled"] and node.name() in FLAT:
+            connect_behind(node, grads)
         self.current, self.grads = node, grads
         masking.is_on, masking.outputs = node in self.masked, self.masked_outputs.get(node)
         if self.observer is None:
@@ -354,7 +357,7 @@ class Walk:
         if edge is None or state.grad_enabled:
             return False
         child, number = edge
-        if self.needed is not None and child not in self.needed and edge not in self.targets:  # type: ignore[operator]
+        if self.needed is not None and child not in self.needed and edge not in self.ends:
             return False
         buffer = self.arrived.get(child)
         total = self.pieces.add(node, self.grads[0], None if buffer is None else as_tensor(buffer[number]))
@@ -391,14 +394,14 @@ class Walk:
 
     def _deliver(self, node: Node, results: Grads) -> None:
         """Hand the results on; ``results`` gives them up, so that a leaf can see whether it is their only owner."""
-        arrived, missing, needed, targets = self.arrived, self.missing, self.needed, self.targets
+        arrived, missing, needed, ends = self.arrived, self.missing, self.needed, self.ends
         is_call = isinstance(node, OpNode) and node.op.is_call  # which does not lead everywhere from all its outputs
         for place, edge in enumerate(node.edges):
             if edge is None or place >= len(results):
                 continue
             child = edge[0]
             missing[child] -= 1
-            if needed is not None and child not in needed and edge not in targets:  # type: ignore[operator]
+            if needed is not None and child not in needed and edge not in ends:
                 continue
             if results[place] is None and is_call:
                 pass

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from autojit.core.errors import DifferentiationError
 from autojit.core.wrapping import own
 from autojit.functions.elementwise import add, clone
 from autojit.functions.expected_shape import ExpectedShape
+from autojit.history.op_node import OpNode
 from autojit.tensor import Tensor
 from autojit.tensor.node import AccumulateGrad, Node
 from autojit.tensor.state import state
 from autojit.tensor.tensor import storage_of, type_of
 
 
-def through_tensor_hooks(node: Node, grads: list[Any]) -> None:
+def through_tensor_hooks(node: Node, grads: list[Any], done: Container[int] = ()) -> None:
     """Run the hooks of the tensors that ``node`` made (of the leaf, for an AccumulateGrad), then keep retained
     gradients. ``grads`` is changed in place; an entry is None where no gradient arrived.
+    ``done``: the outputs whose hooks have run.
     """
     if type(node) is AccumulateGrad:
         hooks = node.variable._leaf_hooks
         if hooks is not None and hooks[0]:
-            grads[0] = _through(hooks[0], grads[0])
+            grads[0] = through_hooks(hooks[0], grads[0])
         return
     if node.tensor_hooks is not None:
+        is_call = isinstance(node, OpNode) and node.op.is_call  # to eager mode its results have nodes of their own
         for number, hooks_of_output in node.tensor_hooks.items():
-            grads[number] = _through(hooks_of_output, grads[number])
+            if number not in done and not (is_call and grads[number] is None):
+                grads[number] = through_hooks(hooks_of_output, grads[number])
     if node.retained is not None:
         for number, reference in node.retained.items():
             t = reference()
@@ -44,7 +48,8 @@ def has_tensor_hooks(node: Node) -> bool:
     return node.tensor_hooks is not None or node.retained is not None
 
 
-def _through(hooks: dict[Any, Any], grad: Any) -> Any:
+def through_hooks(hooks: dict[Any, Any], grad: Any) -> Any:
+    """What the hooks of one tensor make of its gradient."""
     for hook in list(hooks.values()):
         replaced = _watched(hook, grad) if state.anomaly and grad is not None else hook(grad)
         if replaced is not None:

@@ -57,7 +57,7 @@ class Ways(NamedTuple):
 _WAYS: dict[Any, Any] = {}  # a Way, or Ways
 
 
-def _known(what: object, x: Tensor) -> tuple[Any, Any]:
+def _known(what: tuple[Any, ...], x: Tensor) -> tuple[Any, Any]:
     """(key, what is kept under it): see ``recall``."""
     array, view = x._array, x._view
     now = state.__dict__
@@ -73,12 +73,17 @@ def _known(what: object, x: Tensor) -> tuple[Any, Any]:
         recorded = now["grad_enabled"] and (has_history_of_today(x, view) or shows_grad(x))
     key = (what, array.shape, array.strides, array.dtype, recorded)
     try:
-        return key, _WAYS.get(key)
+        way = _WAYS.get(key)
     except TypeError:  # arguments that cannot be hashed
         return None, None
+    if way is not None:
+        for a in what:  # True and 1.0 are equal to 1, and no places of axes
+            if type(a) not in _PLAIN and not (isinstance(a, tuple) and is_constant(a)):
+                return None, None
+    return key, way
 
 
-def recall(what: object, x: Tensor) -> tuple[Any, Tensor | None]:
+def recall(what: tuple[Any, ...], x: Tensor) -> tuple[Any, Tensor | None]:
     """(key, the view ``what`` of ``x``): no view when it must be made the long way, no key when it cannot be kept.
 
     ``what`` names a function and its arguments.
@@ -101,7 +106,7 @@ def recall(what: object, x: Tensor) -> tuple[Any, Tensor | None]:
     return key, found
 
 
-def recall_several(what: object, x: Tensor) -> tuple[Any, tuple[Tensor, ...] | None]:
+def recall_several(what: tuple[Any, ...], x: Tensor) -> tuple[Any, tuple[Tensor, ...] | None]:
     """The same for the pieces of ``x`` that a function gives as outputs of one node."""
     key, ways = _known(what, x)
     if ways is None:
@@ -230,7 +235,10 @@ def _keep(key: tuple[Any, ...], way: Way | Ways) -> None:
 
 def is_constant(arguments: tuple[Any, ...]) -> bool:
     """Whether a tuple holds only names, ints, None, Ellipsis and such tuples, which stay equal: what a key may hold."""
-    return all(type(a) in _PLAIN or (isinstance(a, tuple) and is_constant(a)) for a in arguments)
+    for a in arguments:  # noqa: SIM110  (every view pays for it: a generator takes three times as long)
+        if type(a) not in _PLAIN and not (isinstance(a, tuple) and is_constant(a)):
+            return False
+    return True
 
 
 def remembered(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -198,7 +198,7 @@ def einsum(equation: str | Tensor, *operands: Tensor | Sequence[object]) -> Tens
         common = reduce(promote_types, [type_of(x).dtype for x in given])
         given = [cast(x, common) for x in given]  # as in torch: elementwise products promote, contractions do not
     found: Tensor = by_calls(("einsum", equation), lambda *operands: ops.einsum(equation, *operands), *given)
-    return found
+    return found.permute(tuple(range(found.ndim))) if found is given[0] else found  # a view, as of other equations
 
 
 def _contracts(equation: str) -> bool:

@@ -190,11 +190,11 @@ def sum_to_size(input: Tensor, *size: Sizes) -> Tensor:
     """Sum to a shape that broadcasts to the operand's; sums of integers and bools are int64."""
     shape, wanted = type_of(input).shape, sizes_of(size)
     added = len(shape) - len(wanted)
-    fits = added >= 0 and all(n == 1 or agree(n, m) for n, m in zip(wanted, shape[added:], strict=True))
-    if not fits:
+    if added < 0 or not all(n == 1 or agree(n, m) for n, m in zip(wanted, shape[added:], strict=True)):
         raise ShapeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
     is_whole = type_of(input).dtype.category < 2 and (not wanted or wanted != shape)
-    return _in_memory_of_its_own(sum_to(cast(input, int64) if is_whole else input, wanted), input)
+    made = sum_to(cast(input, int64) if is_whole else input, wanted)
+    return input if wanted and wanted == shape else _in_memory_of_its_own(made, input)
 
 
 @declared(function=False)

@@ -26,7 +26,7 @@ from autojit.history.saved import (
     type_only,
 )
 from autojit.ir.op import Op
-from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Node, next_sequence, node_type, type_of_meta
+from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Edge, Node, next_sequence, node_type, type_of_meta
 from autojit.tensor.state import carry, state
 from autojit.tensor.tensor import Tensor, alias, type_of
 from autojit.transforms.adjoint import accumulate
@@ -248,10 +248,24 @@ _PASSES: dict[tuple[int, int], int] = {}  # by code and instruction: how many ha
 
 
 class ZeroDerivative(Node):
-    """Behind a gradient that was computed from saved values but is constant in them, such as the mask of ``relu``."""
+    """Behind a gradient that was computed from values but does not change with them, such as the mask of ``relu``.
+
+    Its first edge leads to the gradient's own history, if it has one; the others to these values.
+    """
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
-        return [ZERO] * len(self.edges)
+        return [grads[0], *[ZERO] * (len(self.edges) - 1)]
+
+
+def connected_to(grad: Tensor, edges: Sequence[Edge | None]) -> Tensor:
+    """A gradient that also depends, with derivative zero, on what edges lead to."""
+    node = ZeroDerivative()
+    node.edges = [_edge_of(grad) if grad._requires_grad else None, *edges]
+    node.out_metas = [type_of(grad)]
+    made = alias(grad)
+    carry(grad, made)
+    made._requires_grad, made._grad_fn = True, node
+    return made
 
 
 def connect_constants(grads: list[Any], read: Sequence[Any]) -> None:
@@ -262,15 +276,12 @@ def connect_constants(grads: list[Any], read: Sequence[Any]) -> None:
     if not saved:
         return
     for place, grad in enumerate(grads):
-        if grad is None or grad is ZERO or grad._requires_grad:
-            continue
-        node = ZeroDerivative()
-        node.edges = [(accumulator_of(t) if t._grad_fn is None else t._grad_fn, t._output_nr) for t in saved]
-        node.out_metas = [type_of(grad)]
-        made = alias(grad)
-        carry(grad, made)
-        made._requires_grad, made._grad_fn = True, node
-        grads[place] = made
+        if grad is not None and grad is not ZERO and not grad._requires_grad:
+            grads[place] = connected_to(grad, [_edge_of(t) for t in saved])
+
+
+def _edge_of(t: Tensor) -> Edge:
+    return accumulator_of(t) if t._grad_fn is None else t._grad_fn, t._output_nr
 
 
 class NotImplementedNode(OpNode):

@@ -140,6 +140,8 @@ class Op:
         spent_with: Callable[..., Any]
         last_of: Callable[..., bool]
         masked_operands: Callable[..., Any]
+        leading_to: Callable[..., frozenset[int]]
+        inner_cotangent: Callable[..., Any]
         laid_out: Callable[..., Any]  # of calls: arrays laid out like the results, for operands laid out like arrays
 
         def __init__(self, *parameters: Any, **named: Any) -> None:

@@ -27,7 +27,7 @@ from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Operands, bind
 from autojit.jit.call_layouts import Layouts, layouts_of
 from autojit.jit.graph_call import CompiledGraph, contiguous
-from autojit.jit.histories import has_history, new_cotangent, pulled_back
+from autojit.jit.histories import has_history, new_cotangent, nodes_from, pulled_back
 from autojit.jit.lasting_histories import keepers, memory_kept
 from autojit.jit.segment import needed_nodes
 from autojit.jit.trace import Trace
@@ -214,6 +214,30 @@ class CompiledCall(CompiledGraph):
             found |= {len(self._inputs) + k for k, memory in self.shown.items() if memory in kept}
         return self.adjoint_call(wanted, [_kind_of(bars[k]) for k in taken], taken).read | found
 
+    def leading_to(self, k: int) -> frozenset[int]:
+        """The outputs whose history leads to another one's."""
+        return self._leading_to[k]
+
+    @cached_property
+    def _leading_to(self) -> list[frozenset[int]]:
+        edges = [None if t is None else edge_of(t) for _, t in self._outputs]
+        behind = [set() if edge is None else set(nodes_from([edge[0]])) - {edge[0]} for edge in edges]
+        return [
+            frozenset(j for j, nodes in enumerate(behind) if edge is not None and edge[0] in nodes) for edge in edges
+        ]
+
+    def inner_cotangent(self, primals: Operands, bars: Sequence[Any], k: int) -> Any:
+        """What cotangents of other outputs give to output ``k``, from which these were computed; None: nothing."""
+        taken = tuple([j for j in sorted(self.leading_to(k)) if bars[j] is not None])
+        given = [bars[j] for j in taken]
+        masked, kinds = self._masked_among(taken), [_kind_of(bar) for bar in given]
+        key = anomaly.is_watching(), ("inner", k), taken, masked, tuple(kinds)
+        call = self._adjoints.get(key)
+        if call is None or not (call.reads is None or call.reads.hold()):
+            with _recording, anomaly.collected([]):
+                call = self._adjoints[key] = self._watched((), taken, kinds, masked, k)
+        return bind(call, *primals, *given) if call.n_outputs else None
+
     def spent_with(self, taken: Iterable[int]) -> frozenset[int]:
         """The outputs that cannot be differentiated any more when a pass has gone through the history of some: eager
         mode has freed what they need, too.
@@ -242,6 +266,7 @@ class CompiledCall(CompiledGraph):
         outputs: Sequence[int],
         kinds: Sequence[LayoutKind] = (),
         masked: bool | Sequence[bool] = True,
+        inner: int | None = None,
     ) -> CompiledCall:
         """The derivative by some inputs: what their history does with cotangents of some outputs that have one.
 
@@ -249,7 +274,7 @@ class CompiledCall(CompiledGraph):
         None, and optimisers decay what has one.
 
         ``kinds`` is how cotangents are laid out: all in row-major order without it; ``masked``, which may hold zeros of
-        masked branches.
+        masked branches. ``inner``: by that output instead, from which the others were computed.
         """
         first = len(self.trace.builder.nodes)
         with self.trace.resumed(), recording(self.trace):
@@ -257,9 +282,12 @@ class CompiledCall(CompiledGraph):
             for bar, kind in zip(bars, kinds, strict=False):
                 if kind is not None:
                     self.trace.set_order(value_of(bar), of_kind(kind, type_of(bar)))
-            leaves = [t for t in (self._inputs[k][1] for k in wanted) if t is not None]
+            places = wanted if inner is None else [inner]
+            leaves = [
+                t for t in ((self._inputs if inner is None else self._outputs)[k][1] for k in places) if t is not None
+            ]
             found = pulled_back([self._outputs[k][1] for k in outputs], bars, leaves, masked)
-            grads = {k: g for k, (_, g) in zip(wanted, found, strict=True)}
+            grads = {k: g for k, (_, g) in zip(places, found, strict=True)}
             made = [(value_of(g), g if has_history(g) else None) for g in grads.values() if g is not None]
             call = CompiledCall(self.trace, [*self._inputs, *((value_of(b), b) for b in bars)], made, first)
             call.reached = [k for k, g in grads.items() if g is not None]

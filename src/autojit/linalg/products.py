@@ -16,6 +16,7 @@ from autojit.functions.comparison import eq, where
 from autojit.functions.derived import cross as vector_product
 from autojit.functions.method_forms import with_numpy_names
 from autojit.functions.out_arguments import with_out
+from autojit.functions.own_memory import own_memory
 from autojit.functions.products import matmul as product_of_matrices
 from autojit.functions.reduction import norm as vector_p_norm
 from autojit.functions.refused_dtypes import refuses
@@ -52,6 +53,7 @@ def slogdet(A: Tensor) -> Slogdet:
 
 
 @with_out
+@own_memory
 def matrix_power(A: Tensor, n: int) -> Tensor:
     """``A`` multiplied ``n`` times with itself."""
     return ops.matrix_power(A, n)

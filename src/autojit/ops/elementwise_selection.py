@@ -1,28 +1,30 @@
 """Choosing between elements: maximum and minimum in both NaN conventions, relu, clamp, sign transfer.
 
 Ties follow torch: ``maximum``, ``minimum``, ``fmax`` and ``fmin`` split the cotangent evenly, and so does ``clamp``
-between a value and the tensor that bounds it; at a bound that is a number its derivative is 0, as ``relu``'s is at 0.
+between a value and the tensor that bounds it, unless two bounds are equal; at a bound that is a number its derivative
+is 0, as ``relu``'s is at 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.ir.op import Ndarray, O, Operands
+from autojit.ir.op import Ndarray, O, Operands, bind
 from autojit.ops.base import tangent_sum
 from autojit.ops.elementwise_arithmetic import cast, mul, where
 from autojit.ops.elementwise_base import REALS, Binary, Pointwise, Ufunc, binary, unary
-from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, lt, ne
+from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, logical_and, logical_or, lt, ne
 from autojit.ops.sources import NUMBERS, Number, literal
 
 if TYPE_CHECKING:
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
-    "Copysign", "Fmax", "Fmin", "Maximum", "Minimum", "Nextafter", "Relu", "clamp", "clamp_max", "clamp_min",
+    "Clamp", "Copysign", "Fmax", "Fmin", "Maximum", "Minimum", "Nextafter", "Relu", "clamp", "clamp_max", "clamp_min",
     "copysign", "fmax", "fmin", "heaviside", "maximum", "minimum", "nan_to_num", "nextafter", "relu",
 ]  # fmt: skip
 
@@ -79,6 +81,56 @@ class Fmin(Minimum):
     """The smaller operand; the number if one is NaN, though both receive the derivative, as in torch."""
 
     ufunc = np.fmin
+
+
+def _clamped(x: Ndarray, low: Ndarray, high: Ndarray) -> Any:
+    return np.minimum(np.maximum(x, low), high)
+
+
+class Clamp(Pointwise):
+    """``x`` within bounds that are tensors; ``high`` wins where they cross; NaN if one of the three is.
+
+    The derivative is not that of ``minimum(maximum(x, low), high)``: ``x`` at a bound shares with it only where the two
+    bounds are apart, and where one cannot be compared, or the bounds cross, ``low`` has none, as in torch.
+    """
+
+    operand_names: ClassVar[tuple[str, ...]] = ("self", "min", "max")
+    masks_cotangents: ClassVar[bool] = True
+    accepts: ClassVar[tuple[str, ...]] = REALS
+    ufunc = staticmethod(_clamped)
+    arity: ClassVar[int] = 3
+
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
+        return [partial(part, *primals, y_bar) for part in _PARTS]
+
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
+        pairs = zip(_PARTS, tangents, strict=True)
+        return reduce(tangent_sum, [None if x_dot is None else part(*primals, x_dot) for part, x_dot in pairs])
+
+    def lower(self, emit: Emitter[S], x: S, low: S, high: S) -> S:
+        return emit.minimum(emit.maximum(x, low), high)
+
+
+def _part_of_x(x: O, low: O, high: O, bar: O) -> O:
+    """What the operand has of a cotangent, or gives of its tangent."""
+    inside = _halved(logical_or(eq(x, low), eq(x, high)), low, high, bar, bar)
+    return where(logical_or(lt(x, low), gt(x, high)), 0, inside)
+
+
+def _part_of_low(x: O, low: O, high: O, bar: O) -> O:
+    return where(logical_and(lt(x, low), le(low, high)), bar, _halved(eq(x, low), low, high, bar, 0))
+
+
+def _part_of_high(x: O, low: O, high: O, bar: O) -> O:
+    is_high = logical_or(gt(low, high), logical_and(gt(x, high), le(low, high)))
+    return where(is_high, bar, _halved(eq(x, high), low, high, bar, 0))
+
+
+def _halved(at_bound: O, low: O, high: O, bar: O, other: O | Number) -> O:
+    return where(logical_and(at_bound, lt(low, high)), mul(bar, 0.5), other)
+
+
+_PARTS: tuple[Callable[..., Any], ...] = (_part_of_x, _part_of_low, _part_of_high)
 
 
 def _relu(x: Ndarray) -> Any:
@@ -156,8 +208,13 @@ def _bound_or_nan(is_outside: O, x: O, bound: Number) -> O:
     return where(is_outside, literal(x, bound), np.nan) if x.spec.dtype.is_floating_point else literal(x, bound)
 
 
+_CLAMP = Clamp()
+
+
 def clamp(x: O, low: Any = None, high: Any = None) -> O:
     """``x`` within [low, high], inclusive; ``high`` wins where the bounds cross; NaN if any is."""
+    if not (low is None or high is None or isinstance(low, NUMBERS) or isinstance(high, NUMBERS)):
+        return bind(_CLAMP, x, low, high)
     if low is not None:
         x = clamp_min(x, low)
     return x if high is None else clamp_max(x, high)

@@ -86,7 +86,7 @@ class Erfinv(Special):
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
     def slope(self, x: O, y: O) -> O:
-        return mul(exp(square(y)), 1 / _TWO_OVER_ROOT_PI)
+        return mul(exp(square(erfinv(x))), 1 / _TWO_OVER_ROOT_PI)  # of ``x``: the result may be written to, as in torch
 
 
 class Lgamma(Special):

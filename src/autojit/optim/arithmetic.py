@@ -164,12 +164,16 @@ def full_like(p: Tensor, value: float) -> Tensor:
 
 
 def step_counter() -> Tensor:
-    """torch's ``state["step"]``: a 0-d tensor of `scalar_dtype`. Parameters whose first step is the same share one."""
-    call = stepping.call
-    if call is None:
+    """torch's ``state["step"]``: a 0-d tensor of `scalar_dtype`. Parameters whose first step is the same share one,
+    until somebody looks at the state; where that is not noticed, of a user's own algorithm, they share none.
+    """
+    call, optimizer = stepping.call, stepping.optimizer
+    if call is None or optimizer is None or not hasattr(optimizer.__dict__.get("state"), "is_parted"):
         return new_counter()
     if call.counter is None:
         call.counter = new_counter()
+    else:
+        _note_shared()
     return call.counter
 
 
@@ -197,10 +201,32 @@ def part_counters(moving: Sequence[dict[str, Any]], resting: Sequence[dict[str, 
         if id(step) not in parted:
             with outside_trace():
                 parted[id(step)] = step.detach().clone()
+        else:
+            _note_shared()
         known["step"] = parted[id(step)]
     trace = state.trace
     if trace is not None and parted and any(_has_changed(known["step"], trace) for known in moving if known):
         trace.begin_again()  # it has counted for those that now rest, too
+
+
+def part_all(state: Any) -> None:
+    """Before somebody looks at an optimiser's state: every parameter has a counter of its own, which may be written to,
+    or taken to another optimiser.
+    """
+    state.is_parted = True
+    seen: set[int] = set()
+    for known in state.values():
+        step = known.get("step") if isinstance(known, dict) else None
+        if isinstance(step, Tensor):
+            if id(step) in seen:
+                known["step"] = step.detach().clone()
+            seen.add(id(step))
+
+
+def _note_shared() -> None:
+    optimizer = stepping.optimizer
+    if optimizer is not None and hasattr(optimizer.__dict__["state"], "is_parted"):
+        optimizer.__dict__["state"].is_parted = False
 
 
 def _has_changed(step: Any, trace: Any) -> bool:

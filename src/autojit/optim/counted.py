@@ -81,6 +81,7 @@ class OptimizerState(ItemByItem[Any], defaultdict[Any, Any]):
     """What an optimiser keeps, by parameter: a dictionary is made for a parameter that has none."""
 
     what = "state"
+    is_parted = False  # whether no two parameters share a counter, as whoever looks from outside finds them
 
     def __init__(self, values: Iterable[Any] = ()) -> None:
         super().__init__(ParameterState)

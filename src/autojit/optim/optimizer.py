@@ -18,7 +18,7 @@ from autojit.core.errors import UsageError
 from autojit.core.layout import strided
 from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
-from autojit.optim.arithmetic import StepCall, part_counters, step_counter, stepping, zeros_like
+from autojit.optim.arithmetic import StepCall, part_all, part_counters, step_counter, stepping, zeros_like
 from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, count_change, own
 from autojit.optim.given import check_parameter, check_saved, fill, groups_of, listed, refuse
 from autojit.optim.given import required as required
@@ -90,6 +90,8 @@ class Optimizer:
         trace = now_of_thread.trace
         if trace is not None:
             trace.follow(self)
+        elif stepping.optimizer is None and type(found) is OptimizerState and not found.is_parted:
+            part_all(found)
         return found
 
     @state.setter
@@ -272,8 +274,8 @@ class Optimizer:
         state, trace = self.__dict__["state"], now_of_thread.trace
         if trace is not None and self._is_followed:
             trace.follow(self, frozenset(moved))
-        groups = self.param_groups
-        resting = [state.get(p, {}) for group in groups for p in group["params"] if id(p) not in moved]
+        # those that are in no group any more, too: they may come back
+        resting = [known for p, known in state.items() if id(p) not in moved and isinstance(p, Tensor)]
         if any(resting):
             part_counters([known for _, _, known, _ in moving], resting)
         for p, grad, known, group in _in_turn(moving):
@@ -371,7 +373,7 @@ class Optimizer:
             groups.append(packed)
         state = {
             (numbers[id(p)] if isinstance(p, Tensor) else p): dict(value) if type(value) is ParameterState else value
-            for p, value in self.state.items()
+            for p, value in self.__dict__["state"].items()
             if value
         }
         found: dict[str, Any] = {"state": state, "param_groups": groups}

@@ -79,11 +79,15 @@ def _exchange(t1: Tensor, t2: Tensor, name: str) -> None:
 
 
 def _has_views(t: Tensor, other: Tensor) -> bool:
-    """Whether views refer to a tensor: they share its storage, so none does if only the two tensors have it."""
+    """Whether views refer to a tensor: they share its storage, so none does if only the two tensors have it.
+
+    What captured steps keep of their views has no elements: it only says what the step has read.
+    """
     holders = 1 + (other._storage is t._storage)
     if t._storage is None or sys.getrefcount(t._storage) <= 1 + holders:  # one of the question
         return False
-    return any(isinstance(found, View) and found.base is t for found in gc.get_referrers(t))
+    views = [found for found in gc.get_referrers(t) if isinstance(found, View) and found.base is t]
+    return any(isinstance(x, Tensor) and x._array is not None for view in views for x in gc.get_referrers(view))
 
 
 def _poisoned(gradients: object) -> NoReturn:
