@@ -221,7 +221,7 @@ def test_what_does_not_fit_is_refused() -> None:
         vmap(lambda x: x if bool(x.sum() > 0) else -x)(m)
     with pytest.raises(RuntimeError, match="written to is the same for all elements"):
         vmap(lambda x: aj.zeros(3, dtype=aj.float64).add_(x))(m)
-    with pytest.raises(RuntimeError, match="primals and tangents to have the same structure"):
+    with pytest.raises(RuntimeError, match="primals and tangents to have the same python structure"):
         jvp(vector, (x,), (x, x))
 
 
