@@ -23,7 +23,7 @@ import autojit as aj
 from autojit.compat.absent import IMPORTED, reason_of
 from autojit.compat.registrations import KNOWN
 from autojit.core.errors import UsageError
-from autojit.functions.legacy import PACKAGE
+from autojit.core.package_name import PACKAGE
 
 FOLLOWED = "2.13.0"
 """The version of PyTorch whose names and rules these are, which programs are told."""

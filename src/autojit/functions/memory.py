@@ -11,6 +11,7 @@ from autojit.core.device import META, Device, DeviceLike, is_cpu_alone, require_
 from autojit.core.device_array import DeviceArray, first_address, layout_in_memory
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import DeviceError, TraceError, UsageError, too_large
+from autojit.core.package_name import full_name
 from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic, seems_equal, size_max
 from autojit.core.strided_views import as_strided as strided
@@ -45,7 +46,7 @@ class MemoryFormat:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"autojit.{self.name}"
+        return full_name(self.name)
 
     def __reduce__(self) -> str:
         return self.name

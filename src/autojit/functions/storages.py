@@ -13,6 +13,7 @@ from autojit.core.device import CPU, META, Device, DeviceLike
 from autojit.core.device_array import first_address, layout_in_memory, on_layout
 from autojit.core.dtypes import DType, default_dtype, uint8
 from autojit.core.errors import UsageError
+from autojit.core.package_name import full_name
 from autojit.core.top_level import top_level
 from autojit.functions.buffers import from_file
 from autojit.functions.factories import tensor, zeros
@@ -197,7 +198,7 @@ class UntypedStorage(AnyStorage):
         return _again, (type(self), self.elements(uint8))
 
     def __repr__(self) -> str:
-        return _shown(self.tolist(), f"autojit.storage.UntypedStorage(device={self.device})")
+        return _shown(self.tolist(), full_name(f"storage.UntypedStorage(device={self.device})"))
 
 
 def _memory_of(content: Sequence[Content], dtype: DType, device: DeviceLike) -> Tensor:
@@ -291,7 +292,7 @@ class TypedStorage(AnyStorage):
         return _again, (TypedStorage, self._elements())
 
     def __repr__(self) -> str:
-        kind = f"autojit.storage.TypedStorage(dtype={self.dtype}, device={self.device})"
+        kind = full_name(f"storage.TypedStorage(dtype={self.dtype}, device={self.device})")
         return _shown(self.tolist(), kind)
 
 

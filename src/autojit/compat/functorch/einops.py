@@ -1,4 +1,5 @@
 """``functorch.einops``: axes rearranged by a pattern."""
+
 from __future__ import annotations
 
 from autojit.func import rearrange
