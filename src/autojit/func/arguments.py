@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autojit.jit.pytree import TreeSpec, flatten
+from autojit.jit.pytree import TreeSpec, flatten, taken_apart
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
 
@@ -111,3 +111,21 @@ def check_real(transform: str, what: str, tensors: Sequence[Any]) -> None:
                 f"{transform}: Expected all {what} to be real but received complex tensor at flattened "
                 f"{what[:-1]} idx: {number}; take those of the real and imaginary parts (view_as_real)"
             )
+
+
+def spread(values: Any, tree: TreeSpec) -> list[Any] | None:
+    """One value for every leaf of a nest: ``values`` is a nest like it, or stops above with one for all that is below.
+
+    None: it is another nest.
+    """
+    found = taken_apart(values)
+    if found is None:
+        return [values] * tree.count
+    kind, parts, keys = found
+    if kind is not tree.kind or len(parts) != len(tree.children):
+        return None
+    if keys and set(keys) != set(tree.keys):
+        return None
+    ordered = [part for _, part in sorted(zip(map(tree.keys.index, keys), parts, strict=True))] if keys else parts
+    below = [spread(part, child) for part, child in zip(ordered, tree.children, strict=True)]
+    return None if None in below else [value for part in below if part is not None for value in part]
