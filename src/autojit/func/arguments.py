@@ -121,7 +121,7 @@ def spread(values: Any, tree: TreeSpec) -> list[Any] | None:
     found = taken_apart(values)
     if found is None:
         return [values] * tree.count
-    kind, parts, keys = found
+    kind, parts, keys = found[0], list(found[1]), found[2]
     if kind is not tree.kind or len(parts) != len(tree.children):
         return None
     if keys and set(keys) != set(tree.keys):
