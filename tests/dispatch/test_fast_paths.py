@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+import autojit.nn.functional as F
 from autojit.dispatch import fast_paths, kernels
 from autojit.dispatch.fast_paths import TABLE
 from autojit.ir.op import Op
@@ -39,6 +40,8 @@ PROGRAMS = {
     "topk": lambda x: x.reshape(-1, 8).topk(5)[0],
     "conv": lambda x: aj.nn.functional.conv2d(x.reshape(1, 16, 64, -1), x[: 16 * 16 * 9].reshape(16, 16, 3, 3)),
     "layer_norm": lambda x: aj.nn.functional.layer_norm(x.reshape(64, -1), (len(x) // 64,)),
+    "attention": lambda x: F.scaled_dot_product_attention(*[x.reshape(4, 4, -1, 16)] * 3),
+    "attention with dropout": lambda x: F.scaled_dot_product_attention(*[x.reshape(64, -1, 64)] * 3, dropout_p=0.2),
     "mse": lambda x: aj.nn.functional.mse_loss(x, x * 2), "flip": lambda x: x.flip(0),
 }  # fmt: skip
 
