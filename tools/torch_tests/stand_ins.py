@@ -248,7 +248,7 @@ class Lookups(ast.NodeTransformer):
     """Makes look-ups of the names of torch's modules.
 
     Args:
-        functions: inside of functions, too; without, of those only that give the module a value as it is imported.
+        functions: inside of functions, too; without, of those only that are called as the module is imported.
     """
 
     def __init__(self, *, functions: bool) -> None:
@@ -257,9 +257,10 @@ class Lookups(ast.NodeTransformer):
         self._aliases: dict[str, str] = {ROOT: ROOT}
 
     def visit_Module(self, node: ast.Module) -> Any:
-        values = [statement.value for statement in node.body if isinstance(statement, ast.Assign)]
-        calls = [value.func for value in values if isinstance(value, ast.Call)]
-        self._called = {call.id for call in calls if isinstance(call, ast.Name)}
+        at_import = [statement.value for statement in node.body if isinstance(statement, ast.Assign)]
+        at_import += [decorator for part in ast.walk(node) for decorator in getattr(part, "decorator_list", ())]
+        called = [part.func if isinstance(part, ast.Call) else part for part in at_import]
+        self._called = {function.id for function in called if isinstance(function, ast.Name)}
         return self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:

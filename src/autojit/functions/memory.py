@@ -27,6 +27,7 @@ from autojit.ir.op import bind
 from autojit.ops.loop_orders import in_order_of
 from autojit.ops.shape import Reshape
 from autojit.tensor.memory_orders import has_steps, order_of, outermost_first, places_of, seen_through
+from autojit.tensor.refused_dispatch import checked_subclass
 from autojit.tensor.state import computes_at_once, quietly, state
 from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import T, Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
@@ -317,6 +318,7 @@ def itemsize(self: Tensor) -> int:
 
 def as_subclass(self: Tensor, cls: type[T]) -> T:
     """The same tensor, history included, as an object of a subclass; gradients of it reach a leaf that it shows."""
+    checked_subclass(cls)
     if self._grad_fn is None and state.grad_enabled and shows_grad(self):
         shown: Any = rename_node(bind(Reshape(type_of(self).shape), self), "AliasBackward0")
         shown.__class__ = cls
