@@ -73,3 +73,17 @@ def test_axes_that_do_not_fit_are_refused(name: str) -> None:
     call, message = REFUSED[name]
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("mode", [aj.jit, lambda function: function], ids=["jit", "eager"])
+def test_statistics_that_elements_share_are_not_written_by_each(mode: Any) -> None:
+    """They stay what they were; with statistics of their own, or none, each element's layer is a layer."""
+    layer, batch = aj.nn.BatchNorm1d(3), aj.randn(2, 5, 3)
+    with pytest.raises(RuntimeError, match="Batch norm got a batched tensor as input while the running_mean"):
+        mode(vmap(layer))(batch)
+    assert layer.running_mean.tolist() == [0.0] * 3 and layer.running_var.tolist() == [1.0] * 3
+    own = {name: aj.stack([t, t]) for name, t in layer.named_buffers()}
+    found = mode(lambda own, x: vmap(lambda b, x: aj.func.functional_call(layer, b, (x,)))(own, x))(own, batch)
+    expected = aj.stack([aj.nn.functional.batch_norm(x, None, None, training=True) for x in batch])
+    assert aj.allclose(found, expected, atol=1e-6)
+    assert aj.allclose(vmap(aj.func.replace_all_batch_norm_modules_(layer))(batch), expected, atol=1e-6)

@@ -18,6 +18,7 @@ from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.refused_dtypes import refuses
 from autojit.nn.functional.reduction import promoted
 from autojit.tensor import Tensor
+from autojit.tensor.state import state
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
 
@@ -168,6 +169,21 @@ def group_norm(
     return laid_out_as(_narrowed(found.reshape(input.shape), input), input)
 
 
+def _require_batched(running: list[Tensor], mean: Tensor) -> None:
+    """Raise where ``vmap`` would have every element write its own statistics to what all of them share."""
+    for layer in reversed(state.layers):
+        full, kept = layer.full(mean), [layer.full(t) for t in running]
+        if full is not None and any(whole is None for whole in kept):
+            raise UsageError(
+                "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated "
+                "in place, were not batched",
+                {"mean": mean, "running": running[0]},
+                "let it use the batch alone: track_running_stats=False, or func.replace_all_batch_norm_modules_(model)",
+            )
+        mean = mean if full is None else full
+        running = [t if whole is None else whole for t, whole in zip(running, kept, strict=True)]
+
+
 def _update_running(
     running_mean: Tensor | None,
     running_var: Tensor | None,
@@ -177,6 +193,7 @@ def _update_running(
     momentum: float | Tensor,
 ) -> None:
     """running = (1 - momentum) running + momentum batch, in place and outside the derivative; of unbiased variances."""
+    _require_batched([t for t in (running_mean, running_var) if t is not None], mean)
     with aj.no_grad():
         if running_mean is not None:
             running_mean.mul_(1.0 - momentum).add_(mean.reshape(-1).to(running_mean.dtype) * momentum)
