@@ -9,7 +9,7 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
-from autojit.core.sizes import seems_equal
+from autojit.core.sizes import agree, seems_equal
 from autojit.core.top_level import top_level
 from autojit.dispatch.kernels import in_one_step
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices
@@ -131,6 +131,18 @@ def rms_norm(
     return _narrowed(found, input)
 
 
+def _check_channels(input: Tensor, **parameters: Tensor | None) -> None:
+    """Raise where one of the parameters has not one element per channel."""
+    channels = input.shape[1] if input.ndim > 1 else 1
+    for name, t in parameters.items():
+        if t is not None and not agree(t.numel(), channels):
+            raise ShapeError(
+                f"{name} should contain {channels} elements not {t.numel()}",
+                {"input": input, name: t},
+                f"the layer is for {t.numel()} channels (axis 1): make it for those of the input, or move its axis",
+            )
+
+
 def _along_channels(x: Tensor, *parameters: Tensor | None) -> list[Tensor]:
     """The parameters that are there, with one axis per axis of ``x``."""
     if x.ndim == 2:
@@ -159,6 +171,7 @@ def group_norm(
         raise ShapeError(f"Expected number of channels to be greater than 0, got {channels}")
     if any(seems_equal(n, 0) for n in input.shape[2:]):
         raise ShapeError("Expected HxW to be greater than 0, got 0", {"input": input})
+    _check_channels(input, weight=weight, bias=bias)
     per_group = channels // num_groups
     if all(seems_equal(n, 1) for n in (input.shape[0], per_group, *input.shape[2:])):
         raise ArgumentError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
@@ -223,6 +236,7 @@ def batch_norm(
     if input.numel() == 0:
         return _empty_batch_norm(input, weight, bias)
     _check_dtypes("batch_norm", input, weight, bias)
+    _check_channels(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     x = _wide(input)
     if not training:
         if running_mean is None or running_var is None:
