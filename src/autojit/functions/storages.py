@@ -128,6 +128,15 @@ class AnyStorage:
 
     __copy__ = clone
 
+    def is_shared(self) -> bool:
+        """Whether other processes see the memory: after ``share_memory_``."""
+        return self._owner.is_shared()
+
+    def share_memory_(self) -> Self:
+        """Move the memory to where other processes see it; returns the storage."""
+        self._look_at(self._owner.share_memory_())
+        return self
+
     def cpu(self) -> Self:
         """On the CPU: itself, or a copy."""
         return self if self.device == CPU else type(self).of(self._elements().cpu())
