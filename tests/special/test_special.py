@@ -237,9 +237,10 @@ def test_a_derivative_that_is_missing_for_one_operand_is_an_error_of_the_backwar
 
 def test_long_vectors_need_no_more_terms_than_their_elements() -> None:
     """The fraction ends when every element has been near enough once: later factors differ from 1 by roundings."""
-    a, x = aj.linspace(0.01, 8, 60_000, dtype=aj.float64), aj.linspace(9, 1.1, 60_000, dtype=aj.float64)
+    numbers = np.random.default_rng(0)
+    a, x = aj.tensor(numbers.uniform(0, 8, 200_000)), aj.tensor(numbers.uniform(1, 9, 200_000))
     begun = time.process_time()
     found = aj.special.gammaincc(a, x)
-    assert time.process_time() - begun < 2.0  # 0.03 s; 5 s with all 10,000 terms
-    parts = aj.cat([aj.special.gammaincc(a[k : k + 1], x[k : k + 1]) for k in range(0, 60_000, 6_000)])
-    assert aj.allclose(found[::6_000], parts, rtol=1e-13)
+    assert time.process_time() - begun < 2.0  # 0.1 s; with all 10,000 terms 20
+    parts = aj.cat([aj.special.gammaincc(a[k : k + 1], x[k : k + 1]) for k in range(0, 200_000, 20_000)])
+    assert aj.allclose(found[::20_000], parts, rtol=1e-13)
