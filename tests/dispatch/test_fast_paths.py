@@ -76,3 +76,21 @@ def test_the_switch_is_a_threads_own_and_is_put_back_by_errors() -> None:
         raise ZeroDivisionError
     assert seen == [False]
     assert not state.reference
+
+
+@pytest.mark.parametrize("name", ["erf", "erfc", "erfinv", "lgamma", "digamma", "erfcx", "ndtri"])
+def test_no_layout_is_left_to_a_series_of_numpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is transposed or spread is copied for the kernel; the result is in memory as NumPy's would be."""
+    op: Any = Op.registry[name]()
+    x = np.random.default_rng(2).uniform(0.1, 0.9, (8, 32, 32))
+    layouts = [x.transpose(1, 0, 2), np.repeat(x, 2, 2)[..., ::2], x[::-1], np.broadcast_to(x[:1], x.shape)]
+    expected = [op.eager(given) for given in layouts]
+
+    def refuse(*arrays: Any) -> Any:
+        raise AssertionError("NumPy was asked")
+
+    monkeypatch.setattr(type(op), "eager", refuse)
+    for given, wanted in zip(layouts, expected, strict=True):
+        found = op.fast(given)
+        np.testing.assert_allclose(found, wanted, rtol=1e-13)
+        assert found.strides == wanted.strides

@@ -70,6 +70,8 @@ def test_powers_are_those_of_square_matrices(shape: tuple[int, ...]) -> None:
         aj.linalg.matrix_power(aj.ones(shape), 2)
 
 
-def test_a_number_has_no_vandermonde_matrix() -> None:
-    with pytest.raises(RuntimeError, match="vander: x must have at least 1 dimension"):
+def test_a_number_has_as_many_powers_as_are_asked_for() -> None:
+    assert aj.linalg.vander(aj.tensor(2.0), N=3).tolist() == [[1.0, 2.0, 4.0]]
+    assert aj.vmap(lambda x: aj.linalg.vander(x, N=3))(aj.tensor([2.0, 3.0])).tolist() == [[[1, 2, 4]], [[1, 3, 9]]]
+    with pytest.raises(RuntimeError, match="vander: a number has no extent, so N must be given"):
         aj.linalg.vander(aj.tensor(2.0))

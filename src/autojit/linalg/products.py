@@ -116,8 +116,8 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 .. N - 1 of a vector as columns."""
     if N is not None and N < 1:
         raise UsageError(f"linalg.vander: N must be at least 1, got {N}", {"x": x})
-    if not type_of(x).ndim:
-        raise ShapeError("linalg.vander: x must have at least 1 dimension", {"x": x}, "add an axis: x[None]")
+    if N is None and not type_of(x).ndim:
+        raise ShapeError("linalg.vander: a number has no extent, so N must be given", {"x": x}, "say N=3")
     x = cast(x, int64) if type_of(x).dtype.category < 2 else x
     return ops.vander(x, type_of(x).shape[-1] if N is None else N, True)
 
