@@ -33,6 +33,7 @@ from autojit.library.dispatch_keys import ExcludeDispatchKeyGuard as _ExcludeDis
 from autojit.nn.conversion import parse_to
 from autojit.tensor import Tensor
 from autojit.tensor.node import AccumulateGrad
+from autojit.tensor.refused_dispatch import disabled_dispatch as _disabled_torch_dispatch_impl  # noqa: F401
 from autojit.tensor.state import set_grad, state
 from autojit.tensor.tensor import storage_of
 

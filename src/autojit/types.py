@@ -15,7 +15,7 @@ from builtins import float as _float
 from builtins import int as _int
 from builtins import str as _str
 from collections.abc import Sequence
-from typing import IO, Any, TypeAlias
+from typing import IO, TypeAlias
 
 from autojit.core.device import Device as _Device
 from autojit.core.dtypes import DType as _DType
@@ -28,7 +28,8 @@ __all__ = [
     "TensorOrTensors",
 ]  # fmt: skip
 
-Number: Any = (_int, _float, _bool)
+Number: TypeAlias = _int | _float | _bool
+_Number = (_int, _float, _bool)
 Device: TypeAlias = _Device | _str | _int | None
 IntLikeType: TypeAlias = _int
 FloatLikeType: TypeAlias = _float

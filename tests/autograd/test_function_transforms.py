@@ -224,7 +224,7 @@ def test_the_users_batching_rule_is_used() -> None:
 
     x = leaf([1.0, 2.0], [3.0, 4.0], [5.0, 6.0])
     (y,) = over_batch(lambda row: [Own.apply(row, 3.0)], [x])
-    assert seen == [(3, "error", (0, None), (3, 2))]
+    assert seen == [(3, "same", (0, None), (3, 2))]
     np.testing.assert_array_equal(y.detach().numpy(), 3 * x.detach().numpy())
     y.sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), np.full((3, 2), 10.0))
@@ -239,8 +239,12 @@ def test_functions_without_or_with_two_batching_rules_are_refused() -> None:
         run()
     with pytest.raises(RuntimeError, match="both generate_vmap_rule=True and an overridden vmap"):
         run(generate_vmap_rule=True, vmap=staticmethod(lambda info, dims, x: (x, 0)))
-    with pytest.raises(RuntimeError, match="2 outputs but 1 out_dims"):
+    with pytest.raises(RuntimeError, match=r"incompatible .output, out_dims. tuple: .* for 2 outputs"):
         run(vmap=staticmethod(lambda info, dims, x: ((x, x), (0,))))
+    with pytest.raises(RuntimeError, match=r"incompatible .output, out_dims. tuple: .* for one output"):
+        run(vmap=staticmethod(lambda info, dims, x: (x, (0,))))
+    with pytest.raises(RuntimeError, match=r"to have two returns, .* Got a Tensor"):
+        run(vmap=staticmethod(lambda info, dims, x: x))
     function = made(lambda ctx, x: x * 2, lambda ctx, t: t)
     (y,) = over_batch(lambda row: [row + function.apply(aj.ones(1))], [aj.ones(2, 1)])
     assert y.tolist() == [[3.0], [3.0]]
@@ -266,3 +270,49 @@ def test_gradients_of_every_element_of_a_batch_through_a_generated_rule() -> Non
     rows, w = aj.arange(6.0).reshape(3, 2), aj.tensor([2.0, 3.0])
     slopes = aj.func.vmap(aj.func.grad(lambda x: Product.apply(x, w).square().sum()))(rows)
     np.testing.assert_allclose(slopes.numpy(), (2 * rows * w * w).numpy())
+
+
+@pytest.mark.parametrize("randomness", ["error", "same", "different"])
+def test_a_batching_rule_is_told_what_draws_do(randomness: str) -> None:
+    seen = []
+
+    def rule(info: Any, in_dims: Any, x: Any) -> Any:
+        seen.append(info.randomness)
+        return x, in_dims[0]
+
+    function = made(lambda ctx, x: x, lambda ctx, t: t, vmap=staticmethod(rule))
+    aj.vmap(function.apply, randomness=randomness)(aj.ones(2, 2))
+    assert seen == [randomness]
+
+
+@pytest.mark.parametrize("nest", [list, tuple, lambda pair: {"a": pair[0], "b": [pair[1]]}])
+def test_tensors_in_nests_are_elements_of_the_batch(nest: Any) -> None:
+    def products(xs: Any) -> Any:
+        a, b = (xs["a"], xs["b"][0]) if isinstance(xs, dict) else xs
+        return a * b
+
+    def rule(info: Any, in_dims: Any, xs: Any, k: int) -> Any:
+        assert in_dims == (nest((0, None)), None)
+        return products(xs) * k, 0
+
+    generated = made(lambda ctx, xs, k: products(xs) * k, lambda ctx, t: (None, None), generate_vmap_rule=True)
+    own = made(lambda ctx, xs, k: products(xs) * k, lambda ctx, t: (None, None), vmap=staticmethod(rule))
+    rows, w = aj.arange(6.0).reshape(3, 2), aj.tensor([2.0, 3.0])
+    for function in (generated, own):
+        found = aj.vmap(lambda row, function=function: function.apply(nest((row, w)), 2))(rows)
+        np.testing.assert_array_equal(found.numpy(), (rows * w * 2).numpy())
+
+
+def test_tensors_by_name_are_refused_by_a_batching_rule() -> None:
+    class Sum(aj.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, *, y: Any) -> Any:
+            return x + y
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, x: Any, *, y: Any) -> Any:
+            return x + y, 0
+
+    assert aj.vmap(lambda x: Sum.apply(x, y=1))(aj.ones(2)).tolist() == [2.0, 2.0]
+    with pytest.raises(NotImplementedError, match="kwarg-only Tensor args; pass y by position"):
+        aj.vmap(lambda x: Sum.apply(x, y=x))(aj.ones(2))

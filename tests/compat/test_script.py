@@ -122,12 +122,13 @@ y = torch.tensor_of_nothing(x)
 z = F.no_loss(nn.Linear(2, 2)(x)); nn.Module.no_attribute
 torch.backends.cudnn.benchmark = True
 torch.set_by_hand = 1
+torch.ops.registered_later.operator(x)
 w = torch.__version__, torch.nn.init.kaiming_normal_, randn(2).shape
 """
 
 
 def test_names_that_are_missing_are_found_with_their_lines(tmp_path: Path) -> None:
-    """In modules beside the program, too; what a tensor has, and what the program sets, is not looked for."""
+    """In modules beside the program, too; what a tensor has, and what it sets or registers itself, is not."""
     (tmp_path / "helper.py").write_text("from torch.utils import nothing_there\n")
     path = tmp_path / "names.py"
     path.write_text(NAMES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -162,3 +163,42 @@ def test_processes_that_a_program_spawns_find_the_names_too(tmp_path: Path) -> N
     program.write_text(SPAWNING)
     ran = subprocess.run([sys.executable, "-m", "autojit", "run", str(program)], capture_output=True, text=True)
     assert (ran.stdout, ran.stderr) == ("[1.0, 2.0]\n", "")
+
+
+class Doubled(aj.nn.Module):
+    """Names a function and a dtype of autojit's."""
+
+    def forward(self, x: aj.Tensor) -> aj.Tensor:
+        return aj.relu(x).to(aj.float64)
+
+
+SHOWN = {
+    "a dtype": lambda: str(aj.float32),
+    "a size": lambda: repr(aj.zeros(2, 3).shape),
+    "a layout": lambda: str(aj.strided),
+    "an order of axes": lambda: str(aj.channels_last),
+    "a tensor": lambda: repr(aj.zeros(1, dtype=aj.float64)),
+    "a type": lambda: aj.zeros(1).type(),
+    "a storage": lambda: repr(aj.zeros(1).untyped_storage()).rpartition("[")[2],
+    "code of a graph": lambda: aj.fx.symbolic_trace(Doubled()).code,
+    "a graph": lambda: str(aj.fx.symbolic_trace(Doubled()).graph),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_programs_that_import_torch_are_shown_its_names(name: str) -> None:
+    ours = SHOWN[name]()
+    with aj.torch_names():
+        theirs = SHOWN[name]()
+    assert "autojit." in ours and theirs == ours.replace("autojit.", "torch.")
+    assert SHOWN[name]() == ours
+
+
+def test_graphs_are_read_back_whatever_names_they_were_shown_with() -> None:
+    x = aj.tensor([-1.0, 2.0])
+    with aj.torch_names():
+        traced = aj.fx.symbolic_trace(Doubled())
+        saved = pickle.dumps(traced)
+    for found in (traced, pickle.loads(saved)):
+        assert found(x).tolist() == [0.0, 2.0]
+    assert "autojit.relu" in pickle.loads(saved).code

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+import autojit.nn.functional as F
 from autojit.dispatch import fast_paths, kernels
 from autojit.dispatch.fast_paths import TABLE
 from autojit.ir.op import Op
@@ -39,6 +40,8 @@ PROGRAMS = {
     "topk": lambda x: x.reshape(-1, 8).topk(5)[0],
     "conv": lambda x: aj.nn.functional.conv2d(x.reshape(1, 16, 64, -1), x[: 16 * 16 * 9].reshape(16, 16, 3, 3)),
     "layer_norm": lambda x: aj.nn.functional.layer_norm(x.reshape(64, -1), (len(x) // 64,)),
+    "attention": lambda x: F.scaled_dot_product_attention(*[x.reshape(4, 4, -1, 16)] * 3),
+    "attention with dropout": lambda x: F.scaled_dot_product_attention(*[x.reshape(64, -1, 64)] * 3, dropout_p=0.2),
     "mse": lambda x: aj.nn.functional.mse_loss(x, x * 2), "flip": lambda x: x.flip(0),
 }  # fmt: skip
 
@@ -73,3 +76,21 @@ def test_the_switch_is_a_threads_own_and_is_put_back_by_errors() -> None:
         raise ZeroDivisionError
     assert seen == [False]
     assert not state.reference
+
+
+@pytest.mark.parametrize("name", ["erf", "erfc", "erfinv", "lgamma", "digamma", "erfcx", "ndtri"])
+def test_no_layout_is_left_to_a_series_of_numpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is transposed or spread is copied for the kernel; the result is in memory as NumPy's would be."""
+    op: Any = Op.registry[name]()
+    x = np.random.default_rng(2).uniform(0.1, 0.9, (8, 32, 32))
+    layouts = [x.transpose(1, 0, 2), np.repeat(x, 2, 2)[..., ::2], x[::-1], np.broadcast_to(x[:1], x.shape)]
+    expected = [op.eager(given) for given in layouts]
+
+    def refuse(*arrays: Any) -> Any:
+        raise AssertionError("NumPy was asked")
+
+    monkeypatch.setattr(type(op), "eager", refuse)
+    for given, wanted in zip(layouts, expected, strict=True):
+        found = op.fast(given)
+        np.testing.assert_allclose(found, wanted, rtol=1e-13)
+        assert found.strides == wanted.strides

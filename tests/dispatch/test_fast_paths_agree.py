@@ -291,6 +291,34 @@ def test_fourier_transforms_differ_by_the_roundings_of_their_steps(dtype: Any) -
             assert np.abs(found - expected).max() <= bound
 
 
+@pytest.mark.parametrize("dtype", [*FLOATS, np.float16, bfloat16.numpy])
+@pytest.mark.parametrize("dropped", [0.0, 0.25])
+@pytest.mark.parametrize("mask", ["none", "bool", "added"])
+def test_attention_differs_by_the_roundings_of_its_sums(mask: str, dropped: float, dtype: Any) -> None:
+    """The same weights are dropped; a query that sees no key gets zeros and no gradient."""
+    narrow = np.dtype(dtype).itemsize == 2
+    eps = {np.float16: 2.0**-10, bfloat16.numpy: 2.0**-7}.get(dtype, 8 * float(np.finfo(np.float32).eps))
+    eps = 8 * float(np.finfo(dtype).eps) if not narrow else eps
+    for l, s, is_causal in [(0, 3, False), (64, 64, True), (64, 80, False), (80, 70, True)]:
+        q, k, v, y_bar = (
+            draw(8 * n * e, np.float64, seed, False).clip(-2, 2).reshape(2, 4, n, e).astype(dtype)
+            for seed, (n, e) in enumerate([(l, 16), (s, 16), (s, 8), (l, 8)])
+        )
+        given = [q, k, v]
+        kept = np.random.default_rng(3).random((2, 4, l, s)) > 0.3
+        kept[..., l // 2 : l // 2 + 1, :] = False  # sees no key
+        if mask != "none":
+            wide = np.float32 if narrow else dtype
+            given.append(kept if mask == "bool" else np.where(kept, 0.5, -np.inf).astype(wide))
+        if dropped:
+            given.append(np.array([11, 4], np.int64))
+        told = (0.25, is_causal, mask != "none", dropped)
+        assert_near(make("attention", *told), given, lambda y: eps * np.maximum(np.abs(y), 4))
+        results = make("attention", *told).eager(*given)
+        adjoint = make("attention_adjoint", *told, False)
+        assert_near(adjoint, [*given, *results, y_bar], lambda y: 8 * eps * np.maximum(np.abs(y), 4))
+
+
 def test_every_entry_of_the_table_is_held_to_its_op() -> None:
     judged = {*ELEMENTWISE, "where", "pow_number", "polygamma", "sum", "mean", "softmax", "log_softmax", "cumulative"}
     judged |= {
@@ -304,5 +332,6 @@ def test_every_entry_of_the_table_is_held_to_its_op() -> None:
         "index_update",
     }
     judged |= {"index_put", "convolution", "convolution_input", "convolution_weight", "fft", "rfft", "irfft"}
+    judged |= {"attention", "attention_adjoint"}
     composites = {"fused", "fused_arrays"}  # in test_fused_arrays.py and test_kernels.py
     assert judged | composites | set(NARROW) == set(TABLE)  # bfloat16 alone: its bits are in test_fast_paths.py

@@ -215,13 +215,13 @@ def test_what_does_not_fit_is_refused() -> None:
         vmap(scalar, in_dims=None)(x)
     with pytest.raises(ValueError, match="must only return Tensors"):
         vmap(lambda x: 3)(x)
-    with pytest.raises(ValueError, match="out of range"):
+    with pytest.raises(ValueError, match="expected in_dim to satisfy -2 <= in_dim < 2"):
         vmap(scalar, in_dims=2)(m)
     with pytest.raises(RuntimeError, match="vmap: a tensor that differs along a batch"):
         vmap(lambda x: x if bool(x.sum() > 0) else -x)(m)
     with pytest.raises(RuntimeError, match="written to is the same for all elements"):
         vmap(lambda x: aj.zeros(3, dtype=aj.float64).add_(x))(m)
-    with pytest.raises(RuntimeError, match="primals and tangents to have the same structure"):
+    with pytest.raises(RuntimeError, match="primals and tangents to have the same python structure"):
         jvp(vector, (x,), (x, x))
 
 

@@ -214,3 +214,19 @@ def test_zero_to_a_power_in_the_right_half_plane_is_zero_eagerly_and_compiled() 
             assert power[2].isnan()
         assert not found[3].any()
         assert found[4].isnan().all()
+
+
+@pytest.mark.parametrize(
+    "shapes", [((), (1, 1, 1)), ((), (1,)), ((3,), ()), ((3,), (1, 1)), ((3, 2), (1, 2, 1)), ((3, 2), (2,))]
+)
+def test_slices_that_are_added_have_the_axes_of_those_they_change(shapes: tuple[tuple[int, ...], ...]) -> None:
+    x, source = (aj.ones(shape) for shape in shapes)
+    index = aj.tensor([0])
+    for change in (
+        lambda: x.index_add(0, index, source),
+        lambda: x.clone().index_add_(0, index, source),
+        lambda: x.index_reduce(0, index, source, "prod"),
+        lambda: aj.jit(lambda x, source: x.index_add(0, index, source))(x, source),
+    ):
+        with pytest.raises(RuntimeError, match="source tensor shape must match self tensor shape"):
+            change()

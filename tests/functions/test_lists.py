@@ -54,3 +54,26 @@ def test_factors_come_third_or_by_name_and_a_power_may_have_one_base() -> None:
         assert [t.tolist() for t in aj._foreach_pow(base, others)] == [[2.0, 2.0], [4.0, 4.0]]
     with pytest.raises(RuntimeError, match="same number of elements as scalar list"):
         aj._foreach_mul(others, [1.0])
+
+
+BY_NAME = {
+    "addcmul": ({"tensor1": "xs", "tensor2": "xs", "scalars": [1.0, 2.0]}, ("xs", "xs", [1.0, 2.0])),
+    "addcdiv": ({"tensor2": "xs", "tensor1": "xs", "value": 0.5}, ("xs", "xs", 0.5)),
+    "lerp": ({"weight": 0.25, "tensors1": "xs"}, ("xs", 0.25)),
+    "norm": ({"ord": 1}, (1,)),
+    "add": ({"other": "xs"}, ("xs",)),
+    "mul": ({"scalar": 3.0}, (3.0,)),
+    "sub": ({"scalars": [1.0, 2.0]}, ([1.0, 2.0],)),
+    "pow": ({"exponent": [1.0, 2.0]}, ([1.0, 2.0],)),
+    "max": ({}, ()),
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_arguments_have_torchs_names(name: str) -> None:
+    xs = [aj.tensor([1.0, 3.0]), aj.tensor([2.0, -5.0])]
+    named, placed = BY_NAME[name]
+    function = getattr(aj, f"_foreach_{name}")
+    found = function(xs, **{key: xs if value == "xs" else value for key, value in named.items()})
+    expected = function(xs, *[xs if value == "xs" else value for value in placed])
+    assert len(found) == 2 and all(aj.equal(a, b) for a, b in zip(found, expected, strict=True))

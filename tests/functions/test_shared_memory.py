@@ -84,3 +84,13 @@ def test_memory_that_others_show_does_not_move() -> None:
             x.share_memory_()
     with pytest.raises(RuntimeError, match="has been computed"):
         (2 * aj.ones(2, requires_grad=True)).share_memory_()
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_storages_are_shared_with_their_tensors(typed: bool) -> None:
+    x = aj.ones(3)
+    memory = x.storage() if typed else x.untyped_storage()
+    assert not memory.is_shared() and memory.share_memory_() is memory
+    assert memory.is_shared() and x.is_shared() and x[1:].storage().is_shared()
+    x.fill_(4.0)
+    assert memory.tolist() == x.storage().tolist() if typed else memory.tolist() == x.untyped_storage().tolist()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -205,3 +207,17 @@ def test_operators_of_a_scope_end_with_it() -> None:
         library.impl("twice", lambda x: 2 * x)
         assert aj.ops.scoped.twice(aj.ones(1)).item() == 2
     assert not hasattr(aj.ops.scoped, "twice")
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))])
+def test_what_ops_has_there_is_once(copied: Any) -> None:
+    def taken(x: aj.Tensor, by: aj.types.Number) -> aj.Tensor:
+        return x * by
+
+    with aj.library._scoped_library("tested_once", "FRAGMENT"):
+        assert aj.library.infer_schema(taken, mutates_args=()) == "(Tensor x, Scalar by) -> Tensor"
+        aj.library.custom_op("tested_once::taken", taken, mutates_args=())
+        ours = aj.ops.tested_once
+        for part in (ours, ours.taken, ours.taken.default, aj.ops.aten, aj.ops.aten.add, aj.ops.aten.add.Tensor):
+            assert copied(part) is part
+            assert copied({"operator": [part]})["operator"][0] is part

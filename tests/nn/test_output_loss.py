@@ -166,3 +166,16 @@ def test_upsampling_layers_resample() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nn.Upsample(size=3)(x)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 0.0])
+def test_cosines_of_short_vectors_go_to_zero(scale: float) -> None:
+    """1e-12 is added to the squares of lengths, in values and gradients: torch's formula, by hand."""
+    a = (scale * aj.tensor([[1.0, -2.0, 0.5], [0.3, 1.0, 2.0]], dtype=aj.float64)).requires_grad_()
+    b = scale * aj.tensor([[0.5, 1.0, -1.0], [1.0, 0.5, 2.0]], dtype=aj.float64)
+    cosine = (a * b).sum(1) / ((a.square().sum(1) + 1e-12) * (b.square().sum(1) + 1e-12)).sqrt()
+    expected = aj.stack([1 - cosine[0], (cosine[1] - 0.1).clamp(min=0)]).sum()
+    found = aj.nn.functional.cosine_embedding_loss(a, b, aj.tensor([1.0, -1.0]), margin=0.1, reduction="sum")
+    assert aj.allclose(found, expected, rtol=1e-12)
+    (slope,), (by_hand,) = aj.autograd.grad(found, [a]), aj.autograd.grad(expected, [a])
+    assert aj.allclose(slope, by_hand, rtol=1e-9)

@@ -268,3 +268,12 @@ def test_packed_sequences_are_cast_as_tensors_are(name: str) -> None:
     cast = getattr(packed, name)()
     assert cast.data.dtype is getattr(packed.data, name)().dtype and cast.data.tolist() == packed.data.tolist()
     assert cast.batch_sizes.equal(packed.batch_sizes)
+
+
+def test_cells_say_which_state_has_too_many_axes() -> None:
+    x, h, wrong = aj.ones(2, 3), aj.ones(2, 4), aj.ones(1, 1, 2, 4)
+    for states, name in [((wrong, h), r"hx\[0\]"), ((h, wrong), r"hx\[1\]")]:
+        with pytest.raises(ValueError, match=rf"LSTMCell: Expected {name} to be 1D or 2D, got 4D instead"):
+            aj.nn.LSTMCell(3, 4)(x, states)
+    with pytest.raises(ValueError, match="GRUCell: Expected hidden to be 1D or 2D, got 4D instead"):
+        aj.nn.GRUCell(3, 4)(x, wrong)

@@ -63,3 +63,17 @@ def test_norms_of_infinite_order_pool_extremes() -> None:
     x = aj.tensor([[-3.0, 1.0, 2.0, -0.5]])
     assert F.lp_pool1d(x, float("inf"), 2).tolist() == [[3.0, 2.0]]
     assert F.lp_pool1d(x, -float("inf"), 2).tolist() == [[1.0, 0.5]]
+
+
+def test_layers_for_other_numbers_of_channels_say_so_and_stay_as_they_are() -> None:
+    for layer, x in (
+        (nn.BatchNorm1d(3), aj.randn(2, 4)),
+        (nn.BatchNorm2d(3, affine=False), aj.randn(2, 4, 2, 2)),
+        (nn.BatchNorm2d(3).eval(), aj.randn(2, 4, 2, 2)),
+        (nn.GroupNorm(2, 4), aj.randn(2, 6)),
+    ):
+        before = [t.clone() for name, t in layer.state_dict().items() if name != "num_batches_tracked"]
+        with pytest.raises(RuntimeError, match=r"(running_mean|weight) should contain \d elements not \d"):
+            layer(x)
+        after = [t for name, t in layer.state_dict().items() if name != "num_batches_tracked"]
+        assert all(aj.equal(a, b) for a, b in zip(before, after, strict=True))

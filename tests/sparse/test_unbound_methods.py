@@ -56,3 +56,26 @@ def test_other_sparse_tensors_are_not_joined() -> None:
     for given in ([d.to_sparse(), d], [d.to_sparse_csr()] * 2, [d.to_sparse(), d.to_sparse(1)]):
         with pytest.raises(NotImplementedError, match="cat: only COO tensors"):
             aj.cat(given)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -2])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_sparse_tensors_are_joined_along_axes_that_are_kept_whole(axis: int, compiled: bool) -> None:
+    dense = aj.arange(12.0).reshape(3, 2, 2) * (aj.arange(3) != 1)[:, None, None]
+    pattern = dense.to_sparse(1)
+
+    def joined(values: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+        s = aj.sparse_coo_tensor(pattern.indices(), values, (3, 2, 2), is_coalesced=True)
+        whole = aj.cat([s, 2 * s], axis).to_dense()
+        return whole.detach(), aj.autograd.grad((whole * whole).sum(), (values,))[0]
+
+    values = pattern.values().clone().requires_grad_()
+    found, slope = (aj.jit(joined) if compiled else joined)(values)
+    assert found.equal(aj.cat([dense, 2 * dense], axis)) and slope.equal(values.detach() * 10)
+
+
+def test_rows_of_compressed_tensors_are_those_of_their_elements() -> None:
+    dense = aj.tensor([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]])
+    for s in (dense.to_sparse_csr(), dense.to_sparse_csc()):
+        assert s[1].layout is aj.sparse_coo and s[1].to_dense().equal(dense[1])
+        assert s[:, 1:].to_dense().equal(dense[:, 1:])

@@ -125,10 +125,15 @@ class ExceptionWrapper:
         self.exc_msg = "".join(traceback.format_exception(*told))
 
 
+class HigherOrderOperator(Absent):
+    """``torch._ops.HigherOrderOperator``: a base of operators that a test file defines for one test."""
+
+
 KNOWN: dict[str, Any] = {
     "torch._C.has_spectral": True,
     "torch._C.has_lapack": True,
     "torch._utils.ExceptionWrapper": ExceptionWrapper,
+    "torch._ops.HigherOrderOperator": HigherOrderOperator,
     "torch._C._get_privateuse1_backend_name": lambda: "privateuse1",
     "torch._C._get_accelerator": lambda: SimpleNamespace(type="cpu"),
     "torch.utils._import_utils._check_module_exists": lambda name: importlib.util.find_spec(name) is not None,
@@ -243,15 +248,23 @@ class Lookups(ast.NodeTransformer):
     """Makes look-ups of the names of torch's modules.
 
     Args:
-        functions: inside of functions, too.
+        functions: inside of functions, too; without, of those only that are called as the module is imported.
     """
 
     def __init__(self, *, functions: bool) -> None:
         self._functions = functions
+        self._called: set[str] = set()
         self._aliases: dict[str, str] = {ROOT: ROOT}
 
+    def visit_Module(self, node: ast.Module) -> Any:
+        at_import = [statement.value for statement in node.body if isinstance(statement, ast.Assign)]
+        at_import += [decorator for part in ast.walk(node) for decorator in getattr(part, "decorator_list", ())]
+        called = [part.func if isinstance(part, ast.Call) else part for part in at_import]
+        self._called = {function.id for function in called if isinstance(function, ast.Name)}
+        return self.generic_visit(node)
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
-        if self._functions:
+        if self._functions or node.name in self._called:
             return self.generic_visit(node)
         node.decorator_list = [self.visit(decorator) for decorator in node.decorator_list]
         node.args = self.visit(node.args)
@@ -340,7 +353,7 @@ class FromSources(Loader):
 
 
 class HelperFinder(MetaPathFinder):
-    """Finds torch's helpers for tests in its sources, and the test files in their folder."""
+    """Finds torch's helpers for tests in its sources, and the test files, and helpers beside them, in their folder."""
 
     def __init__(self, sources: Path, tests: Path) -> None:
         self._sources, self._tests = sources, tests
@@ -353,9 +366,9 @@ class HelperFinder(MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         if fullname.startswith(f"{SERVED}._"):
             return self._spec(fullname, self._sources.joinpath(*fullname.split(".")), functions=True)
-        if "." not in fullname and fullname.startswith("test_"):
-            return self._spec(fullname, self._tests / fullname, functions=False)
-        return None
+        if "." in fullname:
+            return None
+        return self._spec(fullname, self._tests / fullname, functions=not fullname.startswith("test_"))
 
     def _spec(self, name: str, path: Path, *, functions: bool) -> ModuleSpec | None:
         package, file = path / "__init__.py", path.with_suffix(".py")

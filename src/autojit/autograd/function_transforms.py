@@ -156,12 +156,10 @@ def _batch(
     layer: BatchLayer, cls: Any, arguments: Sequence[Any], options: dict[str, Any], call: Callable[..., Called]
 ) -> Called:
     given = [*arguments, *options.values()]
-    fulls = [layer.full(a) if isinstance(a, Tensor) else None for a in given]
-    flags = [f is not None for f in fulls]
+    args, flags = _mapped(lambda a: _full(layer, a), given), _mapped(lambda a: _is_batched(layer, a), given)
     with below(layer):
-        if not any(flags):
+        if not any(_leaves(flags)):
             return call(cls, arguments, options)
-        args = [a if f is None else f for a, f in zip(given, fulls, strict=True)]
         has_own = cls.vmap is not base_of(cls).vmap
         if has_own and cls.generate_vmap_rule:
             raise RuntimeError(
@@ -170,7 +168,12 @@ def _batch(
                 "avoid ambiguity."
             )
         if has_own:
-            return _with_rule(layer, cls, args, flags)
+            if any(isinstance(leaf, Tensor) for leaf in _leaves(options)):
+                raise NotImplementedError(
+                    f"vmap of {cls.__name__}: a vmap staticmethod is given no kwarg-only Tensor args; pass "
+                    f"{', '.join(options)} by position"
+                )
+            return _with_rule(layer, cls, args[: len(arguments)], flags[: len(arguments)], options)
         if not cls.generate_vmap_rule:
             raise RuntimeError(
                 f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and "
@@ -183,16 +186,46 @@ def _batch(
         return Called(called.ctx.of_elements, elements, called.is_tuple)
 
 
-def _with_rule(layer: BatchLayer, cls: Any, args: Sequence[Any], flags: Sequence[bool]) -> Called:
+def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    """A nest of lists, tuples and dicts with every leaf changed."""
+    if type(value) in (list, tuple):
+        return type(value)(_mapped(change, part) for part in value)
+    if type(value) is dict:
+        return {key: _mapped(change, part) for key, part in value.items()}
+    return change(value)
+
+
+def _leaves(value: Any) -> list[Any]:
+    """The leaves of such a nest."""
+    found: list[Any] = []
+    _mapped(found.append, value)
+    return found
+
+
+def _with_rule(
+    layer: BatchLayer, cls: Any, args: Sequence[Any], flags: Sequence[Any], options: dict[str, Any]
+) -> Called:
     """The results of the user's ``vmap``, with the batch axis brought to the front."""
-    in_dims = tuple(0 if flag else None for flag in flags)
-    output, dims = cls.vmap(VmapInfo(layer.size, "error"), in_dims, *args)
+    in_dims = _mapped(lambda is_batched: 0 if is_batched else None, tuple(flags))
+    randomness = "error" if layer.randomness == "refused" else layer.randomness
+    returned = cls.vmap(VmapInfo(layer.size, randomness), in_dims, *args, **options)
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        got = f"{len(returned)} returns" if isinstance(returned, tuple) else f"a {type(returned).__name__}"
+        raise RuntimeError(
+            f"Expected the vmap staticmethod of {cls.__name__} to have two returns, an output and out_dims of the same "
+            f"structure. Got {got} instead"
+        )
+    output, dims = returned
     is_tuple = isinstance(output, tuple)
     outputs = list(output) if is_tuple else [output]
-    places = list(dims) if isinstance(dims, tuple | list) else [dims] * len(outputs)
-    if len(places) != len(outputs):
+    if dims is None or isinstance(dims, int):
+        places = [dims] * len(outputs)
+    elif is_tuple and isinstance(dims, tuple | list) and len(dims) == len(outputs):
+        places = list(dims)
+    else:
         raise RuntimeError(
-            f"vmap of {cls.__name__} returned {len(outputs)} outputs but {len(places)} out_dims: give one per output"
+            f"The vmap staticmethod of {cls.__name__} returned an incompatible (output, out_dims) tuple: "
+            f"out_dims={dims} for {f'{len(outputs)} outputs' if is_tuple else 'one output'}; give one per output"
         )
     results = [
         y if dim is None or not isinstance(y, Tensor) else layer.element(y if dim == 0 else movedim(y, dim, 0))
@@ -212,7 +245,7 @@ class _ElementCtx(FunctionCtx):
         self.needs_input_grad: tuple[bool, ...] = ()
 
 
-def _over_batch(cls: Any, layer: BatchLayer, flags: Sequence[bool], names: tuple[str, ...]) -> Any:
+def _over_batch(cls: Any, layer: BatchLayer, flags: Sequence[Any], names: tuple[str, ...]) -> Any:
     """The function of whole batches whose every method runs that of ``cls`` on the elements."""
     base = base_of(cls)
     takes_context = cls.setup_context is base.setup_context
@@ -281,9 +314,17 @@ def _full(layer: BatchLayer, t: Any) -> Any:
     return layer.full(t) if _is_batched(layer, t) else t
 
 
-def _elements(layer: BatchLayer, tensors: Sequence[Any], flags: Sequence[bool]) -> tuple[Any, ...]:
-    """The tensors, of those that are flagged and there the elements along their first axis."""
-    return tuple(layer.element(t) if flag and t is not None else t for t, flag in zip(tensors, flags, strict=True))
+def _elements(layer: BatchLayer, values: Sequence[Any], flags: Sequence[Any]) -> tuple[Any, ...]:
+    """The values, of the tensors that are flagged and there the elements along their first axis."""
+    return tuple(_element(layer, value, flag) for value, flag in zip(values, flags, strict=True))
+
+
+def _element(layer: BatchLayer, value: Any, flag: Any) -> Any:
+    if value is None or flag is False:
+        return value
+    if isinstance(flag, dict):
+        return {key: _element(layer, part, flag[key]) for key, part in value.items()}
+    return layer.element(value) if flag is True else type(value)(_elements(layer, value, flag))
 
 
 def _returned(layer: BatchLayer, x_bar: Any, is_batched: bool) -> Any:

@@ -23,12 +23,15 @@ import autojit as aj
 from autojit.compat.absent import IMPORTED, reason_of
 from autojit.compat.registrations import KNOWN
 from autojit.core.errors import UsageError
-from autojit.functions.legacy import PACKAGE
+from autojit.core.package_name import PACKAGE
 
 FOLLOWED = "2.13.0"
 """The version of PyTorch whose names and rules these are, which programs are told."""
 
 _OURS, _THEIRS = "autojit", "torch"
+
+PACKAGES = {_THEIRS: _OURS, "functorch": "autojit.compat.functorch"}
+"""The packages that PyTorch installs, and what stands for each here."""
 
 
 class TorchModule(ModuleType):
@@ -102,10 +105,10 @@ class TorchFinder(MetaPathFinder):
         """Where a module comes from; None where it is not torch's."""
         if fullname == _THEIRS:
             return ModuleSpec(fullname, _Same(self._top), is_package=True)
-        if not fullname.startswith(f"{_THEIRS}."):
+        if fullname.partition(".")[0] not in PACKAGES:
             return None
         module = _counterpart(fullname)
-        if module is None and fullname.split(".")[1] in IMPORTED:
+        if module is None and fullname.partition(".")[2].partition(".")[0] in IMPORTED:
             module = RefusingModule(fullname)
         if module is None:
             return None  # the import system says that there is none
@@ -142,7 +145,8 @@ def _name_hidden_modules(package: str) -> None:
 
 def _counterpart(name: str) -> ModuleType | None:
     """autojit's module of the name; None: there is none."""
-    ours = _OURS + name.removeprefix(_THEIRS)
+    package = name.partition(".")[0]
+    ours = PACKAGES[package] + name.removeprefix(package)
     try:
         return importlib.import_module(ours)
     except ModuleNotFoundError as error:
@@ -213,5 +217,5 @@ def _and_names(tell: Callable[[str], dict[str, Any]]) -> Callable[[str], dict[st
 
 def _taken_out() -> dict[str, ModuleType]:
     """The modules under torch's names, which are known no more."""
-    names = [name for name in sys.modules if name.partition(".")[0] == _THEIRS]
+    names = [name for name in sys.modules if name.partition(".")[0] in PACKAGES]
     return {name: sys.modules.pop(name) for name in names}

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from autojit import ops
 from autojit.compat.absent import LIBRARIES, reason_of
 from autojit.core.errors import AutojitError
 
@@ -151,8 +152,11 @@ def _value(parts: list[str]) -> Any:
 
 
 def _has_fixed_names(value: Any) -> bool:
-    """Whether what is missing of it now will be missing when the program runs: modules and classes."""
-    return isinstance(value, type | ModuleType)
+    """Whether what is missing of it now will be missing when the program runs: modules and classes.
+
+    A program that registers operators finds them in ``torch.ops``.
+    """
+    return isinstance(value, type | ModuleType) and value is not ops
 
 
 def _chain(node: ast.expr) -> list[str] | None:

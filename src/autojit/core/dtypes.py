@@ -14,6 +14,7 @@ import numpy as np
 
 from autojit.core.epoch import note_switch
 from autojit.core.errors import ArgumentKindError, UsageError
+from autojit.core.package_name import full_name
 from autojit.core.source import relay
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class DType:
         )
 
     def __repr__(self) -> str:
-        return f"autojit.{self.name}"
+        return full_name(self.name)
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return dtype_of_name, (self.name,)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autojit.core.package_name import full_name
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -12,7 +14,7 @@ class Layout:
     name: str
 
     def __repr__(self) -> str:
-        return f"autojit.{self.name}"
+        return full_name(self.name)
 
 
 strided = Layout("strided")

@@ -7,6 +7,7 @@ it (``state.reference_only``). A law holds every entry to its op's ``eager``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +26,7 @@ from autojit.tensor.state import state
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ops.attention import Attending
     from autojit.ops.convolution import Trilinear
     from autojit.ops.fused_arrays import FusedArrays
     from autojit.ops.random import RandomBits
@@ -49,6 +51,15 @@ def _floats(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     """One pass over floats that NumPy computes with too."""
     dtype = arrays[-1].dtype
     return evaluate_by_kernel(op, arrays) if dtype.kind == "f" and dtype.itemsize >= 4 else None
+
+
+def _series(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
+    """A function of one operand that NumPy takes a series for: a copy in rows costs less, whatever the layout."""
+    found = _floats(op, arrays)
+    if found is not None or arrays[0].dtype.kind != "f" or arrays[0].dtype.itemsize < 4 or not arrays[0].size:
+        return found
+    copied = evaluate_by_kernel(op, [np.ascontiguousarray(arrays[0])])
+    return None if copied is None else as_loop(copied, arrays)
 
 
 def _widened(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
@@ -97,6 +108,16 @@ def _convolved(op: Trilinear, arrays: Sequence[NDArray[Any]]) -> Any:
 
 
 _MANY_PRODUCTS = 4_000_000  # of one convolution: from here on NumPy needs so long that compiling a kernel pays
+
+
+def _attended(op: Attending, arrays: Sequence[NDArray[Any]]) -> Any:
+    """Attention whose scores are never all in memory, and whose dropped weights are drawn where they are used."""
+    queries, keys = arrays[0], arrays[1]
+    scores = math.prod(queries.shape[:-1]) * keys.shape[-2]
+    return evaluate_by_kernel(op, arrays) if scores >= (LARGE if op.draws else _MANY_SCORES) else None
+
+
+_MANY_SCORES = 1 << 15  # of all queries: from here on a kernel pays for being compiled; LARGE of such as are drawn for
 
 
 def _random_bits(op: RandomBits, arrays: Sequence[NDArray[Any]]) -> Any:
@@ -241,11 +262,12 @@ TABLE: dict[str, FastPath] = {
     # NumPy has no such function and calls one of Python's per element, or sums a series: erf 133, 26 / 1474, 115;
     # lgamma 1060, 123; polygamma 685, 79. Of 64: erf 3, 6; erfinv 152, 6; lgamma 59, 6. A first call waits 40 to 80 ms
     # for the kernel, once on a machine, and 2 in later processes.
-    **dict.fromkeys(("erf", "erfc"), FastPath(_SERIES, _floats)),
-    **dict.fromkeys(("erfinv", "lgamma", "digamma", "polygamma"), FastPath(_LONG_SERIES, _floats)),
+    # A copy of other layouts is 1 of 2M elements' 10 ms; lgamma of them in NumPy 650
+    **dict.fromkeys(("erf", "erfc"), FastPath(_SERIES, _series)),
+    **dict.fromkeys(("erfinv", "lgamma", "digamma", "polygamma"), FastPath(_LONG_SERIES, _series)),
     # the same, or some 30 passes over float64 (processor time, one thread): bessel "i0" 437, 63 / 3403, 216; ndtri
     # 1119, 80 / 9762, 353; erfcx 581, 58 / 3901, 181; nextafter 61, 42 / 462, 43
-    **dict.fromkeys(("bessel", "erfcx", "ndtri"), FastPath(_LONG_SERIES, _floats)),
+    **dict.fromkeys(("bessel", "erfcx", "ndtri"), FastPath(_LONG_SERIES, _series)),
     "nextafter": FastPath(LARGE, _floats),
     # slow in NumPy, element by element: remainder 70, 28 / 546, 76; fmod 103, 34 / 921, 99; logaddexp 196, 48 /
     # 1029, 141; hypot 51, 28 / 200, 54; pow_number 32, 31 / 98, 39; where 21, 25 / 180, 36 (branches)
@@ -284,6 +306,11 @@ TABLE: dict[str, FastPath] = {
     "fft": FastPath(_MANY_POINTS, _transformed),
     "rfft": FastPath(_MANY_POINTS, _transformed),
     "irfft": FastPath(_MANY_POINTS, _transformed),
+    # no passes over scores: without dropout 32,768 scores 97, 39 and backward 114, 50; 295,000 855, 388 and 789, 436.
+    # With it NumPy draws each number by ten rounds: 4,096 scores 202, 16 and 188, 19; 295,000 11,000, 729 and 11,800,
+    # 779 (processor time, one thread). A first call waits 150 to 560 ms, once on a machine, and 10 to 50 later
+    "attention": FastPath(0, _attended),
+    "attention_adjoint": FastPath(0, _attended),
     # ten rounds of 64-bit products, each a pass: 308, 86 / 755, 254; of four words 45, 8; the rule counts words
     "random_bits": FastPath(0, _random_bits),
     # made for large arrays only: one pass instead of one per op

@@ -9,6 +9,7 @@ from autojit.core.sizes import distinct
 from autojit.core.top_level import top_level
 from autojit.core.wrapping import own, wraps
 from autojit.dispatch.batch_layer import BatchLayer
+from autojit.func.arguments import spread
 from autojit.functions.shape import cat
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.tensor import Tensor
@@ -27,8 +28,9 @@ def vmap(
     Args:
         func: takes tensors without the batch axis (in any nest) and returns tensors.
         in_dims: where the batch axis is in each argument: an integer, None for an argument that is the same for all
-            elements, or a nest of these like the arguments.
-        out_dims: where to put it in the results: an integer, or one per result.
+            elements, or a nest of these like the arguments. Keyword arguments are the same for all elements.
+        out_dims: where to put it in the results: an integer, None for what is the same for all elements (which need not
+            be a tensor), or a nest of these like the results.
         randomness: what random ops in ``func`` do: draw the "same" numbers for all elements, "different" ones, or raise
             an "error".
         chunk_size: how many elements to compute at once, with less memory; all of them by default.
@@ -48,108 +50,124 @@ def vmap(
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
+    out_leaves = flatten(out_dims)[0]
+    if not all(axis is None or isinstance(axis, int) for axis in out_leaves):
+        raise ValueError(
+            f"vmap({_name(func)}, out_dims={out_dims}): `out_dims` must be an int, None or a python collection of ints"
+        )
+
     @wraps(func)
     def batched(*args: Any, **kwargs: Any) -> Any:
-        leaves, tree = flatten((args, kwargs))
-        axes = _axes(in_dims, args, tree)
-        size = _size_of(func, in_dims, leaves, axes)
+        leaves, tree = flatten(args)
+        axes = _axes(f"vmap({_name(func)}, in_dims={in_dims})", in_dims, leaves, tree)
+        size = _size_of(leaves, axes)
         fronted = [x if axis in (None, 0) else x.movedim(axis, 0) for x, axis in zip(leaves, axes, strict=True)]
         if chunk_size is None or chunk_size >= size:
-            return _at_once(func, out_dims, BatchLayer(size, randomness), fronted, axes, tree)
+            given = tree.unflatten(_elements(layer := BatchLayer(size, randomness), fronted, axes))
+            return _at_once(func, out_dims, layer, given, kwargs)
         parts = []
         for start in range(0, size, chunk_size):
             layer = BatchLayer(min(chunk_size, size - start), randomness)
             cut = [x if axis is None else x.narrow(0, start, layer.size) for x, axis in zip(fronted, axes, strict=True)]
-            parts.append(flatten(_at_once(func, out_dims, layer, cut, axes, tree)))
+            parts.append(flatten(_at_once(func, out_dims, layer, tree.unflatten(_elements(layer, cut, axes)), kwargs)))
         columns = zip(*(results for results, _ in parts), strict=True)
-        joined = zip(columns, _out_axes(out_dims, parts[0][0]), strict=True)
+        joined = zip(columns, _out_axes(func, out_dims, *parts[0]), strict=True)
         return parts[0][1].unflatten([found[0] if axis is None else cat(list(found), axis) for found, axis in joined])
 
     return batched
 
 
-def _size_of(func: Function, in_dims: Any, leaves: list[Any], axes: list[int | None]) -> int:
+def _size_of(leaves: list[Any], axes: list[int | None]) -> int:
     """The length that all batch axes have."""
-    sizes = distinct(type_of(x).shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None)
-    if len(sizes) == 1:
-        (size,) = sizes
-        return size
-    raise ValueError(
-        f"vmap({_name(func)}, in_dims={in_dims}): Expected all tensors to have the same size in the mapped "
-        f"dimension, got sizes {sorted(sizes)} for the mapped dimension"
-        if sizes
-        else f"vmap({_name(func)}, in_dims={in_dims}): at least one argument must have a batch axis"
-    )
+    sizes = [type_of(x).shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None]
+    if not sizes:
+        raise ValueError(
+            "vmap: Expected at least one Tensor to vmap over: at least one argument must have a batch axis"
+        )
+    known = distinct(sizes)
+    if len(known) > 1:
+        raise ValueError(
+            "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
+            f"{sizes} for the mapped dimension"
+        )
+    return known.pop()
 
 
-def _at_once(
-    func: Function, out_dims: Any, layer: BatchLayer, leaves: list[Any], axes: list[int | None], tree: TreeSpec
-) -> Any:
-    """The function of one batch whose axis is the first one."""
-    elements = [x if axis is None else layer.element(x) for x, axis in zip(leaves, axes, strict=True)]
-    given, named = tree.unflatten(elements)
+def _elements(layer: BatchLayer, leaves: list[Any], axes: list[int | None]) -> list[Any]:
+    """The arguments inside the batch, of whole ones whose batch axis is the first."""
+    return [x if axis is None else layer.element(x) for x, axis in zip(leaves, axes, strict=True)]
+
+
+def _at_once(func: Function, out_dims: Any, layer: BatchLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The function of one batch."""
     with with_layers((*state.layers, layer)):
-        found = func(*given, **named)
-    results, result_tree = flatten(found)
-    whole = [_result(layer, y, axis) for y, axis in zip(results, _out_axes(out_dims, results), strict=True)]
+        found = func(*args, **kwargs)
+    results, tree = flatten(found)
+    axes = _out_axes(func, out_dims, results, tree)
+    whole = [_result(func, layer, y, axis) for y, axis in zip(results, axes, strict=True)]
     layer.close()
-    return result_tree.unflatten(whole)
+    return tree.unflatten(whole)
 
 
 def _name(func: Function) -> str:
     return str(own(func, "__name__", type(func).__name__))
 
 
-def _axes(in_dims: Any, args: tuple[Any, ...], tree: TreeSpec) -> list[int | None]:
-    """Per leaf the non-negative batch axis, or None; keyword arguments are batched along axis 0."""
-    dims = in_dims if isinstance(in_dims, tuple | list) else (in_dims,) * len(args)
-    if len(dims) != len(args):
-        raise ValueError(f"vmap: in_dims={in_dims} has {len(dims)} entries for {len(args)} arguments")
-    found: list[int | None] = []
-    for dim, arg in zip(dims, args, strict=True):
-        found += _axes_of(dim, arg)
-    named = tree.children[1].count
-    leaves = flatten(args)[0]
-    checked = [_checked(axis, x) for axis, x in zip(found, leaves, strict=True)]
-    return checked + [0] * named
+def _axes(transform: str, in_dims: Any, leaves: list[Any], tree: TreeSpec) -> list[int | None]:
+    """Per leaf of the arguments the non-negative batch axis, or None."""
+    if not leaves:
+        raise ValueError(f"{transform}: got no inputs. The function must have an argument that is batched")
+    if not isinstance(in_dims, int | tuple | list) and in_dims is not None:
+        raise ValueError(f"{transform}: expected `in_dims` to be int or a tuple that matches the structure of inputs")
+    found = spread(tuple(in_dims) if isinstance(in_dims, list) else in_dims, tree)
+    if found is None:
+        raise ValueError(f"{transform}: in_dims is not compatible with the structure of `inputs`, which is {tree}")
+    return [_checked(transform, axis, x) for axis, x in zip(found, leaves, strict=True)]
 
 
-def _axes_of(dim: Any, arg: Any) -> list[int | None]:
-    leaves, tree = flatten(arg)
-    if dim is None or isinstance(dim, int):
-        return [dim if isinstance(x, Tensor) else None for x in leaves]
-    inner, inner_tree = flatten(dim)
-    if inner_tree != tree:
-        raise ValueError(f"vmap: in_dims {dim} is not a nest like its argument")
-    return list(inner)
-
-
-def _checked(axis: Any, x: Any) -> int | None:
+def _checked(transform: str, axis: Any, x: Any) -> int | None:
     if axis is None:
         return None
-    if not isinstance(axis, int) or not isinstance(x, Tensor):
-        raise ValueError(f"vmap: a batch axis must be an integer and belong to a Tensor, not {axis!r} for {x!r}")
+    if not isinstance(axis, int):
+        raise ValueError(f"{transform}: Got in_dim={axis} for an input but in_dim must be either an integer or None")
+    if not isinstance(x, Tensor):
+        raise ValueError(
+            f"{transform}: Got in_dim={axis} for an input but the input is of type {type(x).__name__}: use None as the "
+            "respective in_dim"
+        )
     ndim = type_of(x).ndim
     if not -ndim <= axis < ndim:
-        raise ValueError(f"vmap: batch axis {axis} is out of range for an argument with {ndim} dimensions")
+        raise ValueError(
+            f"{transform}: Got in_dim={axis} for some input, but that input is a Tensor of dimensionality {ndim} so "
+            f"expected in_dim to satisfy -{ndim} <= in_dim < {ndim}"
+        )
     return axis % ndim
 
 
-def _out_axes(out_dims: Any, results: list[Any]) -> list[Any]:
-    if out_dims is None or isinstance(out_dims, int):
-        return [out_dims] * len(results)
-    axes = list(out_dims)
-    if len(axes) != len(results):
-        raise ValueError(f"vmap: out_dims={out_dims} has {len(axes)} entries for {len(results)} results")
+def _out_axes(func: Function, out_dims: Any, results: list[Any], tree: TreeSpec) -> list[Any]:
+    """Per result where its batch axis goes; a single result may have its axis in a tuple."""
+    is_single = tree.kind is None and isinstance(out_dims, tuple) and len(out_dims) == 1
+    axes = spread(out_dims[0] if is_single else out_dims, tree)
+    if axes is None:
+        raise ValueError(
+            f"vmap({_name(func)}, out_dims={out_dims}): out_dims is not compatible with the structure of `outputs`, "
+            f"which are {len(results)}: {tree}"
+        )
     return axes
 
 
-def _result(layer: BatchLayer, y: Any, axis: Any) -> Any:
-    if not isinstance(y, Tensor):
-        raise ValueError(f"vmap: the function must only return Tensors, got type {type(y).__name__} as a return")
+def _result(func: Function, layer: BatchLayer, y: Any, axis: Any) -> Any:
     if axis is None:
-        if layer.full(y) is not None:
-            raise ValueError("vmap: a result that differs along the batch needs an integer in out_dims, not None")
+        if isinstance(y, Tensor) and layer.full(y) is not None:
+            raise ValueError(
+                f"vmap({_name(func)}): the function can not return a BatchedTensor when out_dim is None: a result that "
+                "differs along the batch needs an integer in out_dims"
+            )
         return y
+    if not isinstance(y, Tensor):
+        raise ValueError(
+            f"vmap({_name(func)}): the function must only return Tensors, got type {type(y)}. Did you mean to set "
+            "out_dims= to None for output?"
+        )
     full = layer.repeated(y)
     return full if axis == 0 else full.movedim(0, axis)

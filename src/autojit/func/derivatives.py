@@ -7,20 +7,23 @@ on *fresh* inputs and asks the engine (``reverse.py``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from autojit.autograd.forward_level import make_dual, new_level, unpack_dual
 from autojit.core.top_level import top_level
 from autojit.core.wrapping import wraps
+from autojit.func.arguments import JVP, check_real, chosen, outputs_of, pairs_of, replaced, with_aux
 from autojit.func.batches import vmap
 from autojit.func.reverse import fresh, own, pull_back
 from autojit.functions.factories import eye, zeros_like
-from autojit.jit.pytree import flatten
+from autojit.functions.shape import stack
+from autojit.jit.pytree import TreeSpec, flatten
 from autojit.tensor import Tensor
 from autojit.tensor.state import outside_inference, transform_mode
 from autojit.tensor.tensor import type_of
 
 Function = Callable[..., Any]
+_VJP = "vjp(f, *primals)"
 
 
 @top_level
@@ -32,27 +35,21 @@ def jvp(func: Function, primals: Any, tangents: Any, *, strict: bool = False, ha
         primals, tangents: tuples of nests of tensors with the same structure.
 
     Raises:
-        RuntimeError: primals and tangents differ in structure or shape.
+        RuntimeError: primals and tangents differ in structure or shape, or something else is among the tensors.
 
     Example:
         >>> import autojit as aj
         >>> aj.func.jvp(lambda x: x**2, (aj.tensor(3.0),), (aj.tensor(1.0),))
         (tensor(9.), tensor(6.))
     """
-    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
-        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to be tuples")
-    leaves, tree = flatten(primals)
-    directions, direction_tree = flatten(tangents)
-    if tree != direction_tree:
-        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same structure")
+    leaves, directions, tree = pairs_of(primals, tangents)
     with outside_inference(), new_level() as level:
         duals = [make_dual(level, x, x_dot) for x, x_dot in zip(leaves, directions, strict=True)]
-        found = func(*tree.unflatten(duals))
-        found, aux = found if has_aux else (found, None)
-        outputs, output_tree = flatten(found)
+        found, aux = with_aux(JVP, func(*tree.unflatten(duals)), has_aux)
+        outputs, output_tree = outputs_of(JVP, found)
         pairs = [unpack_dual(level, y) for y in outputs]
         if strict and any(t is None for _, t in pairs):
-            raise RuntimeError("jvp(f, primals, tangents): an output of f is independent of all inputs (strict=True)")
+            raise RuntimeError(f"{JVP}: an output of f is independent of all inputs (strict=True)")
         products = [zeros_like(y) if t is None else t for y, t in pairs]
     both = output_tree.unflatten([y for y, _ in pairs]), output_tree.unflatten(products)
     return (*both, aux) if has_aux else both
@@ -72,21 +69,18 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     leaves, tree = flatten(primals)
     with transform_mode() as is_recording:
         xs = [fresh(x, is_recording) for x in leaves]
-        found = func(*tree.unflatten(xs))
-        found, aux = found if has_aux else (found, None)
-        outputs, output_tree = flatten(found)
-        for y in outputs:
-            if not isinstance(y, Tensor):
-                raise RuntimeError(
-                    f"vjp(f, *primals): expected f(*primals) to return only tensors, got unsupported type {type(y)}"
-                )
+        found, aux = with_aux(_VJP, func(*tree.unflatten(xs)), has_aux)
+        outputs, output_tree = outputs_of(_VJP, found)
         value = output_tree.unflatten([own(y, xs, is_recording) for y in outputs])
         aux = _own_nest(aux, xs, is_recording)
 
     def pull(cotangents: Any) -> Any:
         bars, bar_tree = flatten(cotangents)
         if bar_tree != output_tree:
-            raise RuntimeError("vjp: Expected the cotangents to have the structure of the output")
+            raise RuntimeError(
+                f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
+                f"function. cotangents: {bar_tree}, primal output: {output_tree}"
+            )
         with transform_mode() as is_recording:
             return tree.unflatten([own(g, xs, is_recording) for g in pull_back(outputs, xs, bars)])
 
@@ -119,12 +113,12 @@ def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> F
 
     @wraps(func)
     def both(*args: Any, **kwargs: Any) -> Any:
-        chosen = _chosen(args, argnums)
-        leaves, tree = flatten(chosen)
+        wanted = chosen(args, argnums)
+        leaves, tree = flatten(wanted)
         with transform_mode() as is_recording:
             xs = [fresh(x, is_recording) for x in leaves]
-            found = func(*_replaced(args, argnums, tree.unflatten(xs)), **kwargs)
-            y, aux = found if has_aux else (found, None)
+            found = func(*replaced(args, argnums, tree.unflatten(xs)), **kwargs)
+            y, aux = with_aux("grad_and_value(f)(*args)", found, has_aux)
             if not isinstance(y, Tensor) or type_of(y).size != 1 or type_of(y).ndim:
                 shown = type_of(y) if isinstance(y, Tensor) else type(y).__name__
                 raise RuntimeError(
@@ -151,7 +145,11 @@ def jacrev(
     Per output and argument a tensor of shape ``output.shape + argument.shape``.
 
     Args:
-        chunk_size: how many elements of the output to differentiate at once, with less memory.
+        chunk_size: how many elements of the output to differentiate at once, with less memory; with 1 no ``vmap``
+            is used, so the backward pass may have ops that batches do not.
+
+    Raises:
+        RuntimeError: an argument or an output is complex.
 
     Example:
         >>> import autojit as aj
@@ -159,17 +157,21 @@ def jacrev(
         tensor([[1., 0.],
                 [0., 1.]])
     """
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(f"jacrev: `chunk_size` should be greater than 0. (got {chunk_size})")
 
     @wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        chosen = _chosen(args, argnums)
+        wanted = chosen(args, argnums)
 
         def of_chosen(*xs: Any) -> Any:
-            return func(*_replaced(args, argnums, xs if isinstance(argnums, tuple | list) else xs[0]), **kwargs)
+            return func(*replaced(args, argnums, xs if isinstance(argnums, tuple | list) else xs[0]), **kwargs)
 
-        primals = tuple(chosen) if isinstance(argnums, tuple | list) else (chosen,)
+        primals = tuple(wanted) if isinstance(argnums, tuple | list) else (wanted,)
+        check_real("jacrev", "inputs", flatten(primals)[0])
         value, pull, *aux = vjp(of_chosen, *primals, has_aux=has_aux)
         outputs, output_tree = flatten(value)
+        check_real("jacrev", "outputs", outputs)
         blocks = []
         for k, y in enumerate(outputs):
 
@@ -179,7 +181,7 @@ def jacrev(
 
             t = type_of(y)
             basis = eye(t.size, dtype=t.dtype, device=t.device).reshape((t.size, *t.shape))
-            leaves, tree = flatten(vmap(row, chunk_size=chunk_size)(basis))
+            leaves, tree = _rows(row, basis) if chunk_size == 1 else flatten(vmap(row, chunk_size=chunk_size)(basis))
             shaped = [g.reshape((*t.shape, *type_of(g).shape[1:])) for g in leaves]
             found = tree.unflatten(shaped)
             blocks.append(found if isinstance(argnums, tuple | list) else found[0])
@@ -187,6 +189,28 @@ def jacrev(
         return (result, *aux) if has_aux else result
 
     return jacobian
+
+
+def _rows(row: Function, basis: Tensor) -> tuple[list[Tensor], TreeSpec]:
+    """What the function gives for every element along the first axis, one after the other, stacked; and the nest."""
+    found = [flatten(row(bar)) for bar in basis] or [flatten(row(basis.new_zeros(basis.shape[1:])))]
+    columns = [stack(list(column))[: len(basis)] for column in zip(*(leaves for leaves, _ in found), strict=True)]
+    return columns, found[0][1]
+
+
+class _Aux(NamedTuple):
+    """What a function returned besides, and where in it there are tensors."""
+
+    tree: TreeSpec
+    leaves: list[Any]
+    places: list[int]
+
+    def with_tensors(self, tensors: list[Tensor]) -> Any:
+        """The same with these tensors."""
+        leaves = list(self.leaves)
+        for place, t in zip(self.places, tensors, strict=True):
+            leaves[place] = t
+        return self.tree.unflatten(leaves)
 
 
 def jacfwd(func: Function, argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error") -> Function:
@@ -204,8 +228,10 @@ def jacfwd(func: Function, argnums: Any = 0, has_aux: bool = False, *, randomnes
 
     @wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        leaves, tree = flatten(_chosen(args, argnums))
+        leaves, tree = flatten(chosen(args, argnums))
+        check_real("jacfwd", "inputs", leaves)
         aux: list[Any] = []
+        kept: list[_Aux] = []
         columns = []
         output_trees = []
         for k, x in enumerate(leaves):
@@ -213,17 +239,22 @@ def jacfwd(func: Function, argnums: Any = 0, has_aux: bool = False, *, randomnes
             def push(x_dot: Tensor, k: int = k) -> Any:
                 def along(moved: Tensor) -> Any:
                     given = tree.unflatten([moved if j == k else leaf for j, leaf in enumerate(leaves)])
-                    return func(*_replaced(args, argnums, given), **kwargs)
+                    return func(*replaced(args, argnums, given), **kwargs)
 
                 _, product, *rest = jvp(along, (leaves[k],), (x_dot,), has_aux=has_aux)
-                aux[:] = rest
-                return product
+                beside, beside_tree = flatten(rest)
+                places = [i for i, t in enumerate(beside) if isinstance(t, Tensor)]
+                kept[:] = [_Aux(beside_tree, beside, places)]
+                return product, [beside[i] for i in places]
 
             t = type_of(x)
             basis = eye(t.size, dtype=t.dtype, device=t.device).reshape((t.size, *t.shape))
-            parts, output_tree = flatten(vmap(push, out_dims=-1, randomness=randomness)(basis))
+            product, beside = vmap(push, out_dims=-1, randomness=randomness)(basis)
+            parts, output_tree = flatten(product)
+            check_real("jacfwd", "outputs", parts)
             output_trees.append(output_tree)
             columns.append([p.reshape((*type_of(p).shape[:-1], *t.shape)) for p in parts])
+            aux = kept[0].with_tensors([t.select(-1, 0) for t in beside])
         blocks = [tree.unflatten(list(row)) for row in zip(*columns, strict=True)]
         result = output_trees[0].unflatten(blocks)
         return (result, aux[0]) if has_aux else result
@@ -241,25 +272,6 @@ def hessian(func: Function, argnums: Any = 0) -> Function:
                 [ 0., 12.]])
     """
     return jacfwd(jacrev(func, argnums), argnums)
-
-
-# -- arguments
-
-
-def _chosen(args: tuple[Any, ...], argnums: Any) -> Any:
-    """The arguments that are differentiated by: one, or a tuple of them."""
-    if isinstance(argnums, int):
-        if not -len(args) <= argnums < len(args):
-            raise RuntimeError(f"Got argnum={argnums}, but only {len(args)} positional inputs")
-        return args[argnums]
-    return tuple(_chosen(args, k) for k in argnums)
-
-
-def _replaced(args: tuple[Any, ...], argnums: Any, new: Any) -> tuple[Any, ...]:
-    found = list(args)
-    for k, value in [(argnums, new)] if isinstance(argnums, int) else zip(argnums, new, strict=True):
-        found[k] = value
-    return tuple(found)
 
 
 def _own_nest(found: Any, inputs: Sequence[Tensor], is_recording: bool) -> Any:

@@ -53,8 +53,8 @@ def memory_of(t: Tensor) -> NDArray[Any]:
 
 def _batched(t: Tensor) -> UsageError:
     return UsageError(
-        "vmap: a tensor that differs along a batch has no single value, so .item(), bool() and the like are not "
-        "possible",
+        "vmap: a tensor that differs along a batch has no single value: item() on a Tensor and data-dependent control "
+        "flow (if, while, bool()) are not possible",
         {"element": t},
         "choose with where(condition, a, b), or compute one element of the batch at a time",
     )

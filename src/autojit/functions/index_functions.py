@@ -155,15 +155,24 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return ops.scatter_add(input, dim, places, _source(input, places, src))
 
 
+def require_slices(name: str, input: Tensor, source: Tensor) -> None:
+    """Raise where ``source`` has more or fewer axes than the tensor whose slices it changes."""
+    if type_of(source).ndim != type_of(input).ndim:
+        raise ShapeError(
+            f"{name}: source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+            f"self.shape = {list(input.shape)} source.shape = {list(source.shape)}",
+            {"input": input, "source": source},
+        )
+
+
 @declared(in_place="values", out=True)
 @no_view_of_parts
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """``input`` with the slices of ``source`` added at positions along ``dim``."""
+    normalize_axis(dim, type_of(input).ndim, "index_add")
+    require_slices("index_add", input, source)
     addends = times(source, alpha)
-    if type_of(addends).ndim == 0 and type_of(index).ndim == 1:
-        addends = addends.reshape(1)
     if type_of(input).ndim == 0:
-        normalize_axis(dim, 0, "index_add")
         return index_add(input.reshape(1), 0, index.reshape(-1), addends.reshape(-1)).reshape(())
     return ops.index_add(input, dim, from_the_front(_line(index, "index_add")), addends)
 
@@ -176,6 +185,8 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
         source = source.reshape(1)
     if type_of(input).ndim == 0:
         normalize_axis(dim, 0, "index_copy")
+        if type_of(source).ndim > 1:
+            require_slices("index_copy", input, source)
         return index_copy(input.reshape(1), 0, index.reshape(-1), source.reshape(1)).reshape(())
     places = from_the_front(_line(_long(index, "index_copy"), "index_copy"))
     return ops.index_copy(input, dim, places, source)

@@ -13,6 +13,7 @@ from autojit.core.device import DeviceLike
 from autojit.core.device import device as parsed
 from autojit.core.dtypes import DType, default_dtype, set_default_dtype
 from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.package_name import full_name
 from autojit.core.user_warnings import warn
 from autojit.dispatch.on_device import moved
 from autojit.dispatch.promotion import cast
@@ -84,15 +85,11 @@ KINDS: dict[str, TensorKind] = {
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
-PACKAGE = ["autojit"]
-"""What names of types begin with: programs that say ``import torch`` compare them with names of torch's."""
-
-
 def kind_name(t: Tensor) -> str:
     """``autojit.FloatTensor`` and its like; on another device than the CPU its name comes between."""
     spec = type_of(t)
     place = "" if spec.device.type == "cpu" else f"{spec.device.type}."
-    return f"{PACKAGE[-1]}.{place}{_NAMES.get(spec.dtype, spec.dtype.name)}"
+    return full_name(f"{place}{_NAMES.get(spec.dtype, spec.dtype.name)}")
 
 
 def set_default_tensor_type(t: object) -> None:

@@ -19,6 +19,11 @@ from autojit.tensor.tensor import Tensor
 
 _WITH_FACTOR = ("addcmul", "addcdiv")  # whose factor comes third here, and by its name in the plain function
 
+_BY_PLACE = (
+    "other", "scalar", "exponent", "ord", "src", "tensor1", "tensors1", "tensor2", "weight", "weights", "scalars",
+)  # fmt: skip
+"""Arguments that are given by name though the plain function may call them otherwise, in the order of their places."""
+
 
 def functions_of_lists(functions: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
     """The functions of lists by name.
@@ -52,6 +57,7 @@ def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., tuple[An
     node = f"Foreach{plain.title().replace('_', '')}Backward1"  # of a function with a list of numbers
 
     def of_lists(self: Sequence[Tensor] | Operand, *arguments: object, **options: object) -> tuple[Any, ...]:
+        arguments = (*arguments, *[options.pop(option) for option in _BY_PLACE if option in options])
         given = _by_tensor(name, (self, *arguments))
         if plain.rstrip("_") in _WITH_FACTOR and len(arguments) == 3:
             results = tuple([as_given(function, *each, value=factor, **options) for *each, factor in given])

@@ -11,6 +11,7 @@ from autojit.core.device import META, Device, DeviceLike, is_cpu_alone, require_
 from autojit.core.device_array import DeviceArray, first_address, layout_in_memory
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import DeviceError, TraceError, UsageError, too_large
+from autojit.core.package_name import full_name
 from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic, seems_equal, size_max
 from autojit.core.strided_views import as_strided as strided
@@ -26,6 +27,7 @@ from autojit.ir.op import bind
 from autojit.ops.loop_orders import in_order_of
 from autojit.ops.shape import Reshape
 from autojit.tensor.memory_orders import has_steps, order_of, outermost_first, places_of, seen_through
+from autojit.tensor.refused_dispatch import checked_subclass
 from autojit.tensor.state import computes_at_once, quietly, state
 from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import T, Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
@@ -45,7 +47,7 @@ class MemoryFormat:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"autojit.{self.name}"
+        return full_name(self.name)
 
     def __reduce__(self) -> str:
         return self.name
@@ -316,6 +318,7 @@ def itemsize(self: Tensor) -> int:
 
 def as_subclass(self: Tensor, cls: type[T]) -> T:
     """The same tensor, history included, as an object of a subclass; gradients of it reach a leaf that it shows."""
+    checked_subclass(cls)
     if self._grad_fn is None and state.grad_enabled and shows_grad(self):
         shown: Any = rename_node(bind(Reshape(type_of(self).shape), self), "AliasBackward0")
         shown.__class__ = cls

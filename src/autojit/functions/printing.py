@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable
 from html import escape
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from autojit.core.dtypes import bool_, default_dtype, int64
 from autojit.core.errors import ArgumentError, DifferentiationError
 from autojit.core.top_level import top_level
 from autojit.history.recording import require_unchanged, wants_grad
-from autojit.tensor.state import state
+from autojit.tensor.state import below, state
 from autojit.tensor.tensor import Tensor, type_of
 
 if TYPE_CHECKING:
@@ -155,7 +156,13 @@ def number_format(array: NDArray[Any]) -> Any:
 
 
 def to_text(self: Tensor) -> str:
-    """torch's ``repr`` of a tensor; a traced tensor whose values nobody knows shows its type."""
+    """torch's ``repr`` of a tensor; a traced one of unknown values shows its type, one of a batch all its values."""
+    for level in range(len(state.layers), 0, -1):
+        layer = state.layers[level - 1]
+        full = layer.full(self)
+        if full is not None:
+            with below(layer):
+                return f"BatchedTensor(lvl={level}, bdim=0, value=\n{indent(to_text(full), '    ')}\n)"
     t = type_of(self)
     suffixes = []
     array = self._array if state.trace is None else state.trace.shown(self)

@@ -324,7 +324,7 @@ argmax, argmin = _position("argmax", ops.argmax, "largest"), _position("argmin",
 def max(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @overload
 def max(input: Tensor, dim: Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Tensor: ...
-@declared(out=Out(is_exact_of_several=True))
+@declared(out=Out(is_exact_of_several=True), lists=True)
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The largest element; with ``dim``, (values, indices) along it; with a second tensor, ``maximum``."""
     if dim is None and other is None:

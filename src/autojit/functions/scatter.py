@@ -17,7 +17,14 @@ from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import cast
 from autojit.functions.comparison import eq, where
 from autojit.functions.elementwise import add, div, floor_divide
-from autojit.functions.index_functions import from_the_front, index_add, index_fill, scatter, scatter_add
+from autojit.functions.index_functions import (
+    from_the_front,
+    index_add,
+    index_fill,
+    require_slices,
+    scatter,
+    scatter_add,
+)
 from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.views import narrow
 from autojit.ops.base import normalize_axis
@@ -93,6 +100,8 @@ def index_reduce(
         tensor([ 1., 12.])
     """
     _check("index_reduce", input, source, reduce)
+    normalize_axis(dim, type_of(input).ndim, "index_reduce")
+    require_slices("index_reduce", input, source)
     if type_of(input).ndim == 0:
         line = index_reduce(
             input.reshape(1), 0, index.reshape(-1), source.reshape(-1), reduce, include_self=include_self

@@ -13,6 +13,7 @@ from autojit.core.device import CPU, META, Device, DeviceLike
 from autojit.core.device_array import first_address, layout_in_memory, on_layout
 from autojit.core.dtypes import DType, default_dtype, uint8
 from autojit.core.errors import UsageError
+from autojit.core.package_name import full_name
 from autojit.core.top_level import top_level
 from autojit.functions.buffers import from_file
 from autojit.functions.factories import tensor, zeros
@@ -127,6 +128,15 @@ class AnyStorage:
 
     __copy__ = clone
 
+    def is_shared(self) -> bool:
+        """Whether other processes see the memory: after ``share_memory_``."""
+        return self._owner.is_shared()
+
+    def share_memory_(self) -> Self:
+        """Move the memory to where other processes see it; returns the storage."""
+        self._look_at(self._owner.share_memory_())
+        return self
+
     def cpu(self) -> Self:
         """On the CPU: itself, or a copy."""
         return self if self.device == CPU else type(self).of(self._elements().cpu())
@@ -197,7 +207,7 @@ class UntypedStorage(AnyStorage):
         return _again, (type(self), self.elements(uint8))
 
     def __repr__(self) -> str:
-        return _shown(self.tolist(), f"autojit.storage.UntypedStorage(device={self.device})")
+        return _shown(self.tolist(), full_name(f"storage.UntypedStorage(device={self.device})"))
 
 
 def _memory_of(content: Sequence[Content], dtype: DType, device: DeviceLike) -> Tensor:
@@ -291,7 +301,7 @@ class TypedStorage(AnyStorage):
         return _again, (TypedStorage, self._elements())
 
     def __repr__(self) -> str:
-        kind = f"autojit.storage.TypedStorage(dtype={self.dtype}, device={self.device})"
+        kind = full_name(f"storage.TypedStorage(dtype={self.dtype}, device={self.device})")
         return _shown(self.tolist(), kind)
 
 

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import autojit as aj
 from autojit.core.dtypes import DType
+from autojit.core.package_name import PACKAGE
 from autojit.fx.code_generators import CodeGen
 from autojit.fx.node import Argument, Node
-from autojit.fx.public_paths import public_path
+from autojit.fx.public_paths import shown_path
 
 if TYPE_CHECKING:
     from autojit.fx.graph import Graph
@@ -100,7 +101,7 @@ class _Writer:
         name = getattr(value, "__qualname__", "")
         if getattr(value, "__module__", None) == "builtins" and getattr(builtins, name, None) is value:
             return name
-        path = public_path(value)
+        path = shown_path(value)
         if path is not None:
             top = path.partition(".")[0]
             self.globals[top] = sys.modules[top]
@@ -130,7 +131,7 @@ class _Writer:
         if a is ...:
             return "..."
         if isinstance(a, DType) and getattr(aj, str(a).rpartition(".")[2], None) is a:
-            self.globals["autojit"] = aj
+            self.globals[PACKAGE[-1]] = aj
             return str(a)
         return self.named(a, _path_of(a) if callable(a) else type(a).__name__)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
 from autojit.fx.immutable_collections import immutable_dict, immutable_list
-from autojit.fx.public_paths import public_path
+from autojit.fx.public_paths import shown_path
 
 if TYPE_CHECKING:
     from autojit.fx.graph import Graph
@@ -268,7 +268,7 @@ class Node:
 
 def qualified_name(fn: Callable[..., object]) -> str:
     """``module.function`` as a program writes it."""
-    path = public_path(fn)
+    path = shown_path(fn)
     if path is not None:
         return path
     module, name = getattr(fn, "__module__", None) or "builtins", getattr(fn, "__name__", type(fn).__name__)

@@ -6,8 +6,15 @@ import operator
 from typing import Any
 
 import autojit as aj
+from autojit.core.package_name import full_name
 
 _OWNERS: dict[str, Any] = {"autojit": aj, "autojit.nn.functional": aj.nn.functional, "operator": operator}
+
+
+def shown_path(value: object) -> str | None:
+    """The `public_path` as the program calls the package: ``torch.relu`` where it imports torch."""
+    path = public_path(value)
+    return path and (full_name(path.removeprefix("autojit.")) if path.startswith("autojit.") else path)
 
 
 def function_at(path: str) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from autojit import ops
@@ -42,7 +43,24 @@ def tensors_of(values: Sequence[Any]) -> list[Tensor]:
     return [t for t in chain.from_iterable(nested) if isinstance(t, Tensor)]
 
 
-class Operator:
+class Named:
+    """What ``torch.ops`` has once: it is pickled as its path there, and a copy of it is itself."""
+
+    @property
+    def path(self) -> str:
+        """Where it is in ``ops``: ``aten.add.Tensor``."""
+        return str(self)
+
+    def __reduce__(self) -> tuple[Callable[[str], Any], tuple[str]]:
+        return at_path, (self.path,)
+
+
+def at_path(path: str) -> Any:
+    """What ``ops`` has at a path."""
+    return attrgetter(path)(ops)
+
+
+class Operator(Named):
     """One overload of an operator; what ``torch.ops.namespace.name.default`` is."""
 
     def __init__(self, schema: Schema) -> None:
@@ -193,7 +211,7 @@ def _cast(value: Any, dtype: Any) -> Any:
     return value.to(dtype) if is_eligible else value
 
 
-class Packet:
+class Packet(Named):
     """The overloads of one name; what ``torch.ops.namespace.name`` is. Called, it takes the first that fits."""
 
     def __init__(self, name: str) -> None:
@@ -203,6 +221,11 @@ class Packet:
     @property
     def __name__(self) -> str:
         return self._qualified_op_name.partition("::")[2]
+
+    @property
+    def path(self) -> str:
+        """Where it is in ``ops``."""
+        return self._qualified_op_name.replace("::", ".")
 
     def overloads(self) -> list[str]:
         """The overloads' names; ``default`` is the one without."""
@@ -227,14 +250,19 @@ class Packet:
         return every[-1](*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<OpOverloadPacket(op='{self._qualified_op_name.replace('::', '.')}')>"
+        return f"<OpOverloadPacket(op='{self.path}')>"
 
 
-class Namespace:
+class Namespace(Named):
     """The operators of one namespace; what ``torch.ops.namespace`` is."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
+
+    @property
+    def path(self) -> str:
+        """Where it is in ``ops``."""
+        return self.__name__
 
     def __getattr__(self, name: str) -> Packet:
         raise AttributeError(f"'_OpNamespace' '{self.__name__}' object has no attribute '{name}'")

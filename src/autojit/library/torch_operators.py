@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import autojit as aj
 from autojit.core.errors import UnsupportedError
+from autojit.library.operators import Named
 from autojit.tensor import Tensor
 
 __all__ = ["aten"]
@@ -19,7 +20,7 @@ _PLACES = ("linalg", "special", "fft")
 """Modules whose functions are operators with the module's name before their own: ``aten.linalg_norm``."""
 
 
-class TorchOverload:
+class TorchOverload(Named):
     """One overload of an operator; what ``torch.ops.aten.add.Tensor`` is."""
 
     def __init__(self, packet: TorchOperator, overload: str) -> None:
@@ -46,7 +47,7 @@ class TorchOverload:
         return f"<OpOverload(op='aten.{self.overloadpacket.__name__}', overload='{self._overloadname}')>"
 
 
-class TorchOperator:
+class TorchOperator(Named):
     """An operator with all of its overloads; what ``torch.ops.aten.add`` is."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
@@ -68,7 +69,7 @@ class TorchOperator:
     __repr__ = __str__
 
 
-class Aten:
+class Aten(Named):
     """torch's own operators, of which there are those that are functions or methods of autojit.
 
     Example:
@@ -98,6 +99,11 @@ class Aten:
                 )
             known = self._operators[name] = TorchOperator(name, function)
         return known
+
+    @property
+    def path(self) -> str:
+        """``aten``."""
+        return "aten"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._operators)

@@ -8,8 +8,8 @@ from typing import Any
 
 from autojit import ops
 from autojit.core.dtypes import DType, int64
-from autojit.core.errors import UsageError
-from autojit.core.sizes import seems_equal
+from autojit.core.errors import ShapeError, UsageError
+from autojit.core.sizes import agree, seems_equal
 from autojit.dispatch.promotion import cast
 from autojit.functions.autocast import in_full_precision_on_devices
 from autojit.functions.comparison import eq, where
@@ -56,6 +56,15 @@ def slogdet(A: Tensor) -> Slogdet:
 @own_memory
 def matrix_power(A: Tensor, n: int) -> Tensor:
     """``A`` multiplied ``n`` times with itself."""
+    shape = type_of(A).shape
+    if len(shape) < 2:
+        raise ShapeError("linalg.matrix_power: The input tensor A must have at least 2 dimensions.", {"A": A})
+    if not agree(shape[-2], shape[-1]):
+        raise ShapeError(
+            f"linalg.matrix_power: A must be batches of square matrices, but they are {shape[-2]} by {shape[-1]} "
+            "matrices",
+            {"A": A},
+        )
     return ops.matrix_power(A, n)
 
 
@@ -109,6 +118,8 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 .. N - 1 of a vector as columns."""
     if N is not None and N < 1:
         raise UsageError(f"linalg.vander: N must be at least 1, got {N}", {"x": x})
+    if N is None and not type_of(x).ndim:
+        raise ShapeError("linalg.vander: a number has no extent, so N must be given", {"x": x}, "say N=3")
     x = cast(x, int64) if type_of(x).dtype.category < 2 else x
     return ops.vander(x, type_of(x).shape[-1] if N is None else N, True)
 

@@ -52,10 +52,13 @@ def _without_failures(a: Tensor, info: Tensor) -> tuple[Tensor, Tensor]:
     return where(good, a, eye(type_of(a).shape[-1], dtype=type_of(a).dtype, device=type_of(a).device)), good
 
 
-def _raise_first(info: Tensor, message: str) -> None:
-    failed = [k for k in info.reshape(-1).tolist() if k]
-    if failed:
-        raise LinAlgError(message.format(failed[0]))
+def _raise_first(info: Tensor, name: str, message: str) -> None:
+    """Raise for the first matrix of a batch that failed: ``message`` says what about the number in ``info``."""
+    numbers = info.reshape(-1).tolist()
+    failed = next((k for k, number in enumerate(numbers) if number), None)
+    if failed is not None:
+        place = f"(Batch element {failed}): " if info.ndim else ""
+        raise LinAlgError(f"linalg.{name}: {place}{message.format(numbers[failed])}")
 
 
 @with_out
@@ -77,7 +80,8 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
     if check_errors:
         _raise_first(
             info,
-            "linalg.cholesky_ex: The factorization could not be completed because the input is not positive-definite "
+            "cholesky_ex",
+            "The factorization could not be completed because the input is not positive-definite "
             "(the leading minor of order {} is not positive-definite).",
         )
     safe, good = _without_failures(a, info)
@@ -95,8 +99,9 @@ def _singular(a: Tensor, name: str, check_errors: bool) -> Tensor:
     if check_errors:
         _raise_first(
             info,
-            f"linalg.{name}: The diagonal element {{}} is zero, the computation could not be completed because the "
-            "input matrix is singular.",
+            name,
+            f"The diagonal element {{}} is zero, the {'inversion' if name == 'inv_ex' else 'computation'} could not be "
+            "completed because the input matrix is singular.",
         )
     return info
 

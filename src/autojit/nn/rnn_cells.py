@@ -137,7 +137,8 @@ class RNNCellBase(Recurrent):
                 continue
             what, size = ("hidden", self.hidden_size) if number else ("input", self.input_size)
             if tensor.ndim not in (1, 2):
-                raise ArgumentError(f"{self._get_name()}: Expected {what} to be 1D or 2D, got {tensor.ndim}D instead")
+                given = f"hx[{number - 1}]" if number and len(states) > 1 else what
+                raise ArgumentError(f"{self._get_name()}: Expected {given} to be 1D or 2D, got {tensor.ndim}D instead")
             named = f"hidden{number - 1}" if number else "input"
             if tensor.shape[-1] != size:
                 comma = "," if number else ""  # torch's words

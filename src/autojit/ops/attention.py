@@ -115,6 +115,11 @@ class Attending(Composite, abstract=True):
         mask = rest[0] if self.has_mask else None
         return q, k, v, mask, rest[-1] if self.draws else None
 
+    def related(self, types: Sequence[TensorType]) -> list[TensorType]:
+        """The operands' types with the key's extent, which is no size of a call's."""
+        key = self.count - 1 if self.draws else None
+        return [t.with_shape((2,)) if k == key else t for k, t in enumerate(types)]
+
     def scores(self) -> Scores:
         """What becomes of the products of queries and keys."""
         return Scores(self.scale, self.is_causal)

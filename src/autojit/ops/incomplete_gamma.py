@@ -58,7 +58,7 @@ def _fraction(a: Ndarray, x: Ndarray) -> Ndarray:
     b = x + 1.0 - a
     c = np.full_like(b, 1.0 / _TINY)
     d = 1.0 / np.where(b == 0, _TINY, b)
-    total = d.copy()
+    total, is_done = d.copy(), np.zeros(b.shape, np.bool_)
     for k in range(1, _MOST_TERMS):
         step = -k * (k - a)
         b = b + 2.0
@@ -68,7 +68,8 @@ def _fraction(a: Ndarray, x: Ndarray) -> Ndarray:
         c = np.where(np.abs(c) < _TINY, _TINY, c)
         factor = d * c
         total *= factor
-        if np.all(np.abs(factor - 1.0) <= _EPSILON):
+        is_done |= np.abs(factor - 1.0) <= _EPSILON  # once: later factors are a rounding or two away from 1
+        if is_done.all():
             break
     return total
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from autojit.core.device_array import host_copy
 from autojit.core.errors import UnsupportedError
-from autojit.core.layout import sparse_coo
+from autojit.core.layout import sparse_coo, sparse_csr
 from autojit.functions.factories import tensor
 from autojit.functions.shape import cat, stack
 from autojit.sparse.tensor import SparseTensor, concrete_indices, make
@@ -32,11 +32,14 @@ def flat_places(indices: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _coo(op: Any, x: Tensor) -> SparseTensor:
-    if not isinstance(x, SparseTensor) or x.layout is not sparse_coo:
+    """The operand as a COO tensor: of a compressed one, too, whose elements are at the same places."""
+    if not isinstance(x, SparseTensor) or x._blocksize is not None:
         raise UnsupportedError(
             f"{op.name} is not implemented for {x.layout!r} tensors", {"operand": type_of(x)}, "x.to_sparse() is COO"
         )
-    return x
+    if x.layout is sparse_coo:
+        return x
+    return make(x._index_part, x._values_part, type_of(x).shape, sparse_coo, x.layout is sparse_csr)
 
 
 def _reshape(op: Any, operands: Sequence[Tensor]) -> Tensor:
@@ -95,27 +98,42 @@ def _index_select(op: Any, operands: Sequence[Tensor]) -> Tensor:
 
 
 def _concatenate(op: Any, operands: Sequence[Tensor]) -> Tensor:
-    """Places one after another along a sparse axis, values along one that is kept whole.
+    """Places one after another along a sparse axis; along one that is kept whole each has zeros beside its values.
 
     Raises:
         UnsupportedError: a dense operand, another layout, or operands that keep other axes whole.
     """
     given = [t for t in operands if isinstance(t, SparseTensor) and t.layout is sparse_coo]
     axes = {t.sparse_dim() for t in given}
-    if len(given) != len(operands) or len(axes) != 1 or op.axis >= min(axes):
+    if len(given) != len(operands) or len(axes) != 1:
         raise UnsupportedError(
-            "cat: only COO tensors are joined, along a sparse axis, and those alike",
+            "cat: only COO tensors are joined, and those with as many sparse axes",
             {"operands": ", ".join(f"{t.layout!r} {type_of(t)}" for t in operands), "axis": op.axis},
             "convert to dense first: x.to_dense()",
         )
+    shape = op.result_type(*[type_of(t) for t in operands]).shape
+    whole = op.axis - axes.pop()
+    if whole >= 0:
+        indices, values = [t._index_part for t in given], _beside_zeros(given, op.axis, 1 + whole)
+        return make(cat(indices, 1), cat(values), shape)
     found, begin = [], 0
     for t in given:
         step = t._index_part.new_zeros((type_of(t._index_part).shape[0], 1))
         step[op.axis] = begin
         found.append(t._index_part + step)
         begin += type_of(t).shape[op.axis]
-    shape = op.result_type(*[type_of(t) for t in operands]).shape
     return make(cat(found, 1), cat([t._values_part for t in given]), shape)
+
+
+def _beside_zeros(given: Sequence[SparseTensor], axis: int, of_values: int) -> list[Tensor]:
+    """The values along an axis that is kept whole: zeros where the other tensors are."""
+    extents = [type_of(t).shape[axis] for t in given]
+    found = []
+    for k, t in enumerate(given):
+        shape = list(type_of(t._values_part).shape)
+        blocks = [t._values_part.new_zeros((*shape[:of_values], n, *shape[of_values + 1 :])) for n in extents]
+        found.append(cat([*blocks[:k], t._values_part, *blocks[k + 1 :]], of_values))
+    return found
 
 
 RULES_OF_PLACES: dict[str, Callable[[Any, Sequence[Tensor]], Tensor]] = {

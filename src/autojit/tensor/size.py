@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, SupportsIndex, overload
 
+from autojit.core.package_name import full_name
 from autojit.core.sizes import plain_text
 
 
@@ -18,7 +19,7 @@ class Size(tuple[int, ...]):
         return prod(self)
 
     def __repr__(self) -> str:
-        return f"autojit.Size([{', '.join(map(plain_text, self))}])"
+        return full_name(f"Size([{', '.join(map(plain_text, self))}])")
 
     __str__ = __repr__
 

@@ -175,6 +175,10 @@ class Layer(abc.ABC):
     def become(self, x: Tensor, seen: Tensor) -> None:  # noqa: B027
         """``x`` turns into the view ``seen`` of itself in place (``transpose_``)."""
 
+    def full(self, t: Tensor) -> Tensor | None:
+        """The values of a whole batch, of which ``t`` stands for one element; None where it stands for itself."""
+        return None
+
     def shown(self, x: Tensor) -> list[str]:
         """What ``repr`` says of the tensor's part in this layer."""
         return []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from autojit.core.types import TensorType
 from autojit.ir.graph import Value
 from autojit.tensor.memory_orders import row_major, seen_through
 from autojit.tensor.node import TYPES, Hooks, Node, new_type
+from autojit.tensor.refused_dispatch import checked_subclass, refuse_dispatch
 from autojit.tensor.size import Size
 from autojit.tensor.state import source_of, state
 from autojit.tensor.storage import INFERENCE_VIEW, SameMemory, Storage, View
@@ -85,8 +86,13 @@ class Tensor(TensorMethods):
         """A leaf of class ``cls`` that shares storage with ``data``."""
         return data._leaf_of(cls, bool(requires_grad))
 
+    @staticmethod
+    def _make_wrapper_subclass(cls: type, size: object, *shape: object, **options: object) -> NoReturn:
+        """Refused: a tensor without elements of its own would need ``__torch_dispatch__``."""
+        refuse_dispatch(cls, "Tensor._make_wrapper_subclass")
+
     def _leaf_of(self, cls: type[T], requires_grad: bool) -> T:
-        made = alias(self, cls)
+        made = alias(self, checked_subclass(cls))
         made._requires_grad = requires_grad
         if state.trace is not None and made._array is not None:
             state.trace.begin(made, self)

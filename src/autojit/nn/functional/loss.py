@@ -18,7 +18,7 @@ from autojit.dispatch.requirements import require
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.refused_dtypes import refuses
 from autojit.nn.functional.activation import softplus_of
-from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
+from autojit.nn.functional.distance import pairwise_distance
 from autojit.nn.functional.operand_dtypes import require_constant, require_differentiable
 from autojit.nn.functional.reduction import (
     at_hand,
@@ -36,6 +36,8 @@ __all__ = [
     "margin_ranking_loss", "mse_loss", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]  # fmt: skip
+
+_LEAST_SQUARE = 1e-12  # added to squares of lengths, as torch does: of short vectors the cosine goes to 0
 
 
 def _same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -313,7 +315,9 @@ def cosine_embedding_loss(
         )
     if not input1.is_floating_point():
         input1, input2 = input1.float(), input2.float()
-    cosine = cosine_similarity(input1, input2, dim=target.ndim)
+    axis = target.ndim
+    squares = [(x * x).sum(axis) + _LEAST_SQUARE for x in (input1, input2)]
+    cosine = (input1 * input2).sum(axis) / (squares[0] * squares[1]).sqrt()
     near = aj.where(target.eq(1), 1 - cosine, 0.0)
     far = aj.where(target.eq(-1), (cosine - margin).clamp(min=0.0), 0.0)
     return reduce_loss(near + far, reduction)

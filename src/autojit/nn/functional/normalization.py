@@ -9,7 +9,7 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
-from autojit.core.sizes import seems_equal
+from autojit.core.sizes import agree, seems_equal
 from autojit.core.top_level import top_level
 from autojit.dispatch.kernels import in_one_step
 from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices
@@ -18,6 +18,7 @@ from autojit.functions.own_memory import no_view_of_parts
 from autojit.functions.refused_dtypes import refuses
 from autojit.nn.functional.reduction import promoted
 from autojit.tensor import Tensor
+from autojit.tensor.state import state
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
 
@@ -130,6 +131,18 @@ def rms_norm(
     return _narrowed(found, input)
 
 
+def _check_channels(input: Tensor, **parameters: Tensor | None) -> None:
+    """Raise where one of the parameters has not one element per channel."""
+    channels = input.shape[1] if input.ndim > 1 else 1
+    for name, t in parameters.items():
+        if t is not None and not agree(t.numel(), channels):
+            raise ShapeError(
+                f"{name} should contain {channels} elements not {t.numel()}",
+                {"input": input, name: t},
+                f"the layer is for {t.numel()} channels (axis 1): make it for those of the input, or move its axis",
+            )
+
+
 def _along_channels(x: Tensor, *parameters: Tensor | None) -> list[Tensor]:
     """The parameters that are there, with one axis per axis of ``x``."""
     if x.ndim == 2:
@@ -158,6 +171,7 @@ def group_norm(
         raise ShapeError(f"Expected number of channels to be greater than 0, got {channels}")
     if any(seems_equal(n, 0) for n in input.shape[2:]):
         raise ShapeError("Expected HxW to be greater than 0, got 0", {"input": input})
+    _check_channels(input, weight=weight, bias=bias)
     per_group = channels // num_groups
     if all(seems_equal(n, 1) for n in (input.shape[0], per_group, *input.shape[2:])):
         raise ArgumentError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
@@ -166,6 +180,21 @@ def group_norm(
     options = ((2, 3), eps, weight is not None, bias is not None)
     found = in_one_step("normalized", options, x, *affine, node="NativeGroupNormBackward0")
     return laid_out_as(_narrowed(found.reshape(input.shape), input), input)
+
+
+def _require_batched(running: list[Tensor], mean: Tensor) -> None:
+    """Raise where ``vmap`` would have every element write its own statistics to what all of them share."""
+    for layer in reversed(state.layers):
+        full, kept = layer.full(mean), [layer.full(t) for t in running]
+        if full is not None and any(whole is None for whole in kept):
+            raise UsageError(
+                "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated "
+                "in place, were not batched",
+                {"mean": mean, "running": running[0]},
+                "let it use the batch alone: track_running_stats=False, or func.replace_all_batch_norm_modules_(model)",
+            )
+        mean = mean if full is None else full
+        running = [t if whole is None else whole for t, whole in zip(running, kept, strict=True)]
 
 
 def _update_running(
@@ -177,6 +206,7 @@ def _update_running(
     momentum: float | Tensor,
 ) -> None:
     """running = (1 - momentum) running + momentum batch, in place and outside the derivative; of unbiased variances."""
+    _require_batched([t for t in (running_mean, running_var) if t is not None], mean)
     with aj.no_grad():
         if running_mean is not None:
             running_mean.mul_(1.0 - momentum).add_(mean.reshape(-1).to(running_mean.dtype) * momentum)
@@ -206,6 +236,7 @@ def batch_norm(
     if input.numel() == 0:
         return _empty_batch_norm(input, weight, bias)
     _check_dtypes("batch_norm", input, weight, bias)
+    _check_channels(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     x = _wide(input)
     if not training:
         if running_mean is None or running_var is None:
