@@ -463,4 +463,5 @@ def test_what_a_function_does_to_its_arguments_it_does(case: str) -> None:
         expected = function(eager, X * k)
         assert repr(fast(given, X * k)) == repr(expected)
         assert repr(given) == repr(eager) and (case != "new attribute" or given.more.tolist() == eager.more.tolist())
-    assert "ran line by line" in fast.explain(verbose=True)
+    if case not in ("in some calls", "list"):  # whose decisions, and contents that are read, are others in every call
+        assert fast.stats()["native_calls"] >= 5

@@ -217,7 +217,7 @@ class JitFunction(Answers):
             return self.function(*args, **kwargs)
         if now["layers"]:
             return now["layers"][-1].around_compiled(self, args, kwargs)
-        args, kwargs = self.themselves.wrapped(args, kwargs)
+        args, kwargs = self.themselves.begin(args, kwargs)
         outcome: Ran | Eagerly | None = None  # left so by a call that is made inside of a native call of the function
         with UNLESS_REENTERED, alone(self._lock, self.natives):
             outcome = settled(self, args, kwargs, carried(self.function))

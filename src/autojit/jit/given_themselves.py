@@ -40,20 +40,26 @@ class GivenThemselves:
     def __init__(self) -> None:
         self.places: frozenset[Place] = frozenset()
         self._known: OrderedDict[int, Itself] = OrderedDict()  # by id of the object
-        self._last: dict[Place, Any] = {}  # what was changed at a place
+        self._last: dict[Place, tuple[Any, int]] = {}  # what was changed at a place, and in which call
+        self._calls = 0
         self._objects: Counter[Place] = Counter()  # how many were given at a place since
 
+    def begin(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+        """The arguments of a call that goes through Python, ``wrapped``."""
+        self._calls += 1
+        return self.wrapped(args, kwargs)
+
     def changed(self, places: Iterable[Place], args: Args, kwargs: Kwargs) -> bool:
-        """These have been changed: where it is the same object once more, it is given itself from then on; whether one
-        is.
+        """These have been changed: where it is the same object once more, it is given itself from then on; whether all
+        are.
         """
-        before = self.places
         for place in places:
             value = kwargs[place] if isinstance(place, str) else args[place]
-            if self._last.get(place) is value and self._objects[place] <= MOST_OBJECTS:
+            last, at = self._last.get(place, (None, 0))
+            if last is value and at < self._calls and self._objects[place] <= MOST_OBJECTS:
                 self.places |= {place}
-            self._last[place] = value
-        return self.places != before
+            self._last[place] = value, self._calls
+        return self.places.issuperset(places)
 
     def wrapped(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
         """The arguments of a call, with what stands for those that are given themselves."""

@@ -255,7 +255,8 @@ class NativeStep:
         leaves = flatten((args, kwargs))[0]
         arrays = [leaf._array if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         arrays = [array for array in arrays if has_layout(array)]
-        before = [(grad.leaf._grad, grad.before) for grad in self.grad_places.values()]
+        read = [grad for grad in self.grad_places.values() if grad.lent_before != "any"]  # the others are replaced
+        before = [(grad.leaf._grad, grad.before) for grad in read]
         found = self.entry.call(*args, **kwargs)
         if found is not REFUSED:
             assert all(a is b for a, b in before), "a step ran natively though gradients are others"
