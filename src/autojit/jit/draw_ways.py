@@ -15,6 +15,7 @@ import numpy as np
 from autojit.ir.graph import Value
 from autojit.jit.guards import same
 from autojit.jit.number_guards import Decided, NumberGuard, number_in
+from autojit.jit.number_ranges import ANY
 from autojit.jit.pytree import flatten
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ class Way:
                 self._inputs[leaf.value] = place, leaf
             elif leaf.kind == "object" and is_number(leaf.original):
                 self._baked.append((place, leaf.original))
+        self._classed = [
+            (place, leaf)
+            for place, leaf in self._inputs.values()
+            if leaf.number_class is not None and leaf.number_class.span != ANY
+        ]
         asked = [self._asked(question) for question in questions]
         self.questions = [asked[start:end] for start, end in zip(starts, ends, strict=False)]
 
@@ -98,13 +104,13 @@ class Way:
 
     def compares(self, number: int) -> bool:
         """Whether it looks at numbers of the call before draw ``number``."""
-        return bool(self._baked or self._inputs) or self.asks(number)
+        return bool(self._baked or self._classed) or self.asks(number)
 
     def _is_of_kind(self, given: Given) -> bool:
         """Whether what a call has so far is as the capture takes it: what such numbers decide leaves no question."""
         if not all(same(given.leaf(place), value) for place, value in self._baked if given.has(place)):
             return False
-        inputs = [(given.leaf(place), leaf) for place, leaf in self._inputs.values() if given.has(place)]
+        inputs = [(given.leaf(place), leaf) for place, leaf in self._classed if given.has(place)]
         return all(number_in(leaf, value) is not None for value, leaf in inputs)
 
     def goes_on(self, number: int, given: Given) -> bool:
