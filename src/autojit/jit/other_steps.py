@@ -17,7 +17,7 @@ from autojit.jit.calls import alone
 from autojit.jit.failed_calls import undone_if_failed
 from autojit.jit.guards import broken_guard, stand_ins
 from autojit.jit.number_guards import Decided, broken_number
-from autojit.jit.pytree import Args, Kwargs, flatten
+from autojit.jit.pytree import Args, Kwargs, TreeSpec, flatten
 from autojit.runtime.entry_spec import Refusal
 from autojit.runtime.gate import UNLESS_REENTERED
 from autojit.tensor.state import guard_epoch, state
@@ -63,13 +63,17 @@ def by_another(owner: JitFunction, args: Args, kwargs: Kwargs, refused: DecidedC
     last = owner._installed[mode]
     packed = in_row_major(args, kwargs)
     given, named = (args, kwargs) if packed is None else (packed.args, packed.kwargs)
-    leaves, tree = flatten((args, kwargs))
+    leaves: list[Any] | None = None
+    tree: TreeSpec | None = None
     answers: Decided = {}
     for native in owner._recent[mode]:
-        if native.is_nested and tree != native.step.capture.argument_tree:
-            continue
-        if native.step.trace.number_guards and broken_number(native.step.capture, leaves, answers):
-            continue
+        if native.is_nested or native.step.trace.number_guards:
+            if leaves is None:
+                leaves, tree = flatten((args, kwargs))
+            if native.is_nested and tree != native.step.capture.argument_tree:
+                continue
+            if broken_number(native.step.capture, leaves, answers):
+                continue
         if not native.is_present or not (packed is None or native.may_copy(packed)):
             continue
         is_behind = native.guards.asks_epoch and native.guards.epoch != int(guard_epoch[0])
