@@ -140,9 +140,8 @@ class DecidedCalls:
         self._credit = AT_ONCE
         self._rest, self._resting = REST, 0
 
-    @property
     def rests(self) -> bool:
-        """Whether calls are not tried here; one that goes through Python is counted."""
+        """Whether calls are not tried here; who asks is counted."""
         self._resting -= self._resting > 0
         return self._resting > 0
 

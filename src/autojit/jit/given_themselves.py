@@ -70,8 +70,8 @@ class GivenThemselves:
         return made, {name: self._of(value, name) if name in places else value for name, value in kwargs.items()}
 
     def unwrapped(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-        """The arguments as the user gave them."""
-        if not self.places:
+        """The arguments as the user gave them, also at places that another call has given up meanwhile."""
+        if not self._objects:
             return args, kwargs
         return tuple(map(plain, args)), {name: plain(value) for name, value in kwargs.items()}
 
@@ -88,7 +88,7 @@ class GivenThemselves:
 
     def given(self, args: Args, kwargs: Kwargs, first: int) -> tuple[Args, Kwargs]:
         """What a capture calls the function with; ``first``: where the user's arguments are, behind the step's own."""
-        if not first or not self.places:
+        if not first:
             return self.unwrapped(args, kwargs)
         return (*args[:first], *self.unwrapped(*args[first:])), kwargs
 

@@ -26,18 +26,18 @@ def install(owner: JitFunction, root: Captures, step: CompiledStep, call: Call) 
     mode = owner._mode()
     if state.anomaly or state.autocast is not None or not has_code(step):
         return  # its steps are looked for in ``_slow``
-    is_able = why_not_native(step) is None and step.capture.modes_left is None
+    is_native = why_not_native(step) is None and step.capture.modes_left is None
     if call.path or root.decided is not None:
-        calls = _of_way(owner, root, step, call, is_able)
-        owner._installed[mode] = None if calls is None or calls.rests else owner._called(calls)
+        calls = _of_way(owner, root, step, call, is_native)
+        owner._installed[mode] = None if calls is None or calls.rests() else owner._called(calls)
         return
-    owner._installed[mode] = owner._called(_native(owner, step, call)) if is_able else None
+    owner._installed[mode] = owner._called(_native(owner, step, call)) if is_native else None
 
 
-def _of_way(owner: JitFunction, root: Captures, step: CompiledStep, call: Call, is_able: bool) -> DecidedCalls | None:
+def _of_way(owner: JitFunction, root: Captures, step: CompiledStep, call: Call, is_native: bool) -> DecidedCalls | None:
     """The calls of a signature of which some decide, with the way that one of them has just gone."""
     calls = root.decided
-    if is_able and step.calls > AGAIN and _has_way(call):
+    if is_native and step.calls > AGAIN and _has_way(call):
         if calls is None:
             calls = root.decided = DecidedCalls(owner, root, step)
             mode = owner._mode()

@@ -88,7 +88,7 @@ def by_another(owner: JitFunction, args: Args, kwargs: Kwargs, refused: DecidedC
                 return Handed(native, found)
             undo()
     for decided in owner._decided[mode] if packed is None else ():
-        if decided is refused or decided.rests:
+        if decided is refused or decided.rests():
             continue
         with UNLESS_REENTERED, undone_if_failed() as undo:
             found = decided.attempt(args, kwargs)

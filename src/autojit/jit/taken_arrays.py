@@ -1,8 +1,9 @@
 """Arrays that a captured step takes of its tensors (``t.numpy()``, ``np.asarray(t)``): in eager mode they share memory.
 
-In a capture such an array is a copy of what the tensor holds in the call at hand, and what follows holds for these
-numbers. That is all the same as long as the array is read: no step is compiled where one of the two changes while the
-other can be looked at, or where both can be looked at when the step is over.
+Of what the step has made, it is an array of the step (``observed_arrays.py``), if users' code asks. Any other is, in a
+capture, a copy of what the tensor holds in the call at hand, and what follows holds for these numbers. That is all the
+same as long as the array is read: no step is compiled where one of the two changes while the other can be looked at, or
+where both can be looked at when the step is over.
 """
 
 from __future__ import annotations
